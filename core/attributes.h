@@ -1,0 +1,9 @@
+#pragma once
+
+// LAMINA_HD marks functions that host and device code share. It is one of the
+// project's three macros.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define LAMINA_HD __host__ __device__
+#else
+#define LAMINA_HD
+#endif

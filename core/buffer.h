@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "lamina/core/device.h"
+
+namespace lamina {
+
+// Owns device memory, aligned to 256 bytes. Movable, not copyable. Operators
+// never allocate: Buffers belong to the caller.
+class Buffer {
+ public:
+  // ResourceExhausted when there is not enough memory, InvalidArgument for a
+  // negative size. Contents are undefined. Zero bytes are allowed.
+  static absl::StatusOr<Buffer> Allocate(Device device, int64_t bytes);
+
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { *this = static_cast<Buffer&&>(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { Free(); }
+
+  void* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  int64_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+ private:
+  void Free();
+
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+  Device device_;
+};
+
+}  // namespace lamina

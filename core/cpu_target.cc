@@ -1,0 +1,112 @@
+// The SIMD targets of the CPU kernels, and the streaming read that measures
+// the memory limit.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lamina/core/cpu_target.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include "lamina/core/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lamina {
+namespace HWY_NAMESPACE {
+
+int64_t CompiledTarget() { return HWY_TARGET; }
+
+// Exclusive or of the words: as little work per byte as there can be.
+uint64_t ReadAll(const uint64_t* data, int64_t words) {
+  const hn::ScalableTag<uint64_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d);
+  auto b = a;
+  auto c = a;
+  auto e = a;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= words; i += 4 * lanes) {
+    a = hn::Xor(a, hn::LoadU(d, data + i));
+    b = hn::Xor(b, hn::LoadU(d, data + i + lanes));
+    c = hn::Xor(c, hn::LoadU(d, data + i + 2 * lanes));
+    e = hn::Xor(e, hn::LoadU(d, data + i + 3 * lanes));
+  }
+  HWY_ALIGN uint64_t buffer[hn::MaxLanes(hn::ScalableTag<uint64_t>())];
+  hn::Store(hn::Xor(hn::Xor(a, b), hn::Xor(c, e)), d, buffer);
+  uint64_t result = 0;
+  for (int64_t lane = 0; lane < lanes; ++lane) result ^= buffer[lane];
+  for (; i < words; ++i) result ^= data[i];
+  return result;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lamina
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+
+#include "lamina/core/device.h"
+#include "lamina/core/parallel.h"
+
+namespace lamina {
+
+HWY_EXPORT(CompiledTarget);
+HWY_EXPORT(ReadAll);
+
+const char* CpuTargetName() {
+  return hwy::TargetName(HWY_DYNAMIC_DISPATCH(CompiledTarget)());
+}
+
+std::vector<std::string> CpuTargetNames() {
+  std::vector<std::string> names;
+  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  for (int64_t rest = targets; rest != 0; rest &= rest - 1) {
+    names.push_back(hwy::TargetName(rest & -rest));
+  }
+  return names;
+}
+
+bool ForceCpuTarget(const std::string& name) {
+  hwy::SetSupportedTargetsForTest(0);
+  if (!name.empty()) {
+    int64_t chosen = 0;
+    const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+    for (int64_t rest = targets; rest != 0; rest &= rest - 1) {
+      if (name == hwy::TargetName(rest & -rest)) chosen = rest & -rest;
+    }
+    if (chosen == 0) return false;
+    hwy::SetSupportedTargetsForTest(chosen);
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  return true;
+}
+
+double MeasureReadBandwidth(Device device, int threads, int64_t bytes,
+                            int repeats) {
+  if (device.backend != Backend::kCpu) return 0;
+  const Stream stream = Stream::Cpu(threads);
+  const int64_t words = std::max<int64_t>(1, bytes / 8);
+  const auto data = std::make_unique_for_overwrite<uint64_t[]>(
+      static_cast<size_t>(words));
+  ParallelFor(stream, words, 1 << 16, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      data[i] = static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u;
+    }
+  });
+  std::atomic<uint64_t> sink = 0;
+  double best = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+    ParallelFor(stream, words, 1 << 16, [&](int64_t begin, int64_t end, int) {
+      sink ^= HWY_DYNAMIC_DISPATCH(ReadAll)(&data[begin], end - begin);
+    });
+    const std::chrono::duration<double> elapsed =
+        std::chrono::steady_clock::now() - start;
+    best = std::max(best, static_cast<double>(words) * 8 / elapsed.count());
+  }
+  return best;
+}
+
+}  // namespace lamina
+#endif  // HWY_ONCE

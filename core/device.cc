@@ -1,0 +1,59 @@
+#include "lamina/core/device.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+namespace lamina {
+namespace {
+
+std::string CpuModelName() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.rfind("model name", 0) == 0) {
+      const size_t colon = line.find(':');
+      if (colon != std::string::npos && colon + 2 <= line.size()) {
+        return line.substr(colon + 2);
+      }
+    }
+  }
+  return "CPU";
+}
+
+int UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    return std::max(1, CPU_COUNT(&set));
+  }
+  return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+DeviceInfo QueryCpu() {
+  DeviceInfo info;
+  info.name = CpuModelName();
+  for (const char* target = CpuTargetName(); *target != 0; ++target) {
+    const char c = *target;
+    info.arch += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  info.num_units = UsableCores();
+  info.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
+                      sysconf(_SC_PAGE_SIZE);
+  info.cache_bytes = std::max<int64_t>(0, sysconf(_SC_LEVEL3_CACHE_SIZE));
+  return info;
+}
+
+}  // namespace
+
+const DeviceInfo& GetDeviceInfo(Device device) {
+  static const DeviceInfo* const cpu = new DeviceInfo(QueryCpu());
+  static const DeviceInfo* const none = new DeviceInfo();
+  return device == Device{} ? *cpu : *none;
+}
+
+std::vector<Device> ListDevices() { return {Device{}}; }
+
+}  // namespace lamina

@@ -1,0 +1,217 @@
+#include "lamina/core/status.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "lamina/core/math.h"
+
+namespace lamina {
+namespace {
+
+absl::Status Shape(const char* op, const char* argument, const char* field,
+                   int64_t given, int64_t want) {
+  return InvalidArgument(op, absl::StrCat(argument, ".", field).c_str(), given,
+                         absl::StrCat(want));
+}
+
+// First and one-past-last byte that the view can touch.
+struct ByteRange {
+  uintptr_t begin;
+  uintptr_t end;
+};
+
+ByteRange RangeOf(const ConstMatrixView& view) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(view.data);
+  if (view.rows == 0 || view.cols == 0 || view.batch == 0) {
+    return {begin, begin};
+  }
+  const int64_t last = (view.batch - 1) * view.batch_stride * (view.batch > 1) +
+                       (view.rows - 1) * view.row_stride * (view.rows > 1) +
+                       view.cols;
+  return {begin, begin + static_cast<uintptr_t>(BytesFor(view.dtype, last))};
+}
+
+// A view as runs of `width` bytes that repeat every `pitch` bytes, when it is
+// that regular; pitch 0 when it is not.
+int64_t UniformPitchBytes(const ConstMatrixView& view) {
+  if (BitsOf(view.dtype) < 8) return 0;
+  if (view.batch > 1 && view.rows > 1) {
+    if (view.batch_stride % view.row_stride != 0) return 0;
+  }
+  const int64_t stride = view.rows > 1 ? view.row_stride : view.batch_stride;
+  return BytesFor(view.dtype, stride);
+}
+
+// True when two regular views of one pitch use disjoint columns.
+bool ColumnsDisjoint(const ConstMatrixView& a, const ConstMatrixView& b) {
+  const bool a_single = a.total_rows() <= 1;
+  const bool b_single = b.total_rows() <= 1;
+  if (a_single && b_single) return false;
+  const int64_t pitch = UniformPitchBytes(a_single ? b : a);
+  if (pitch <= 0) return false;
+  if (!a_single && !b_single && UniformPitchBytes(b) != pitch) return false;
+  const int64_t a_bytes = BytesFor(a.dtype, a.cols);
+  const int64_t b_bytes = BytesFor(b.dtype, b.cols);
+  const int64_t offset =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.data) -
+                           reinterpret_cast<uintptr_t>(a.data));
+  const int64_t phase = ((offset % pitch) + pitch) % pitch;
+  return phase >= a_bytes && phase + b_bytes <= pitch;
+}
+
+}  // namespace
+
+absl::Status InvalidArgument(const char* op, const char* argument,
+                             const std::string& given,
+                             const std::string& want) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, ": ", argument, ": given ", given, ", want ", want));
+}
+
+absl::Status InvalidArgument(const char* op, const char* argument,
+                             int64_t given, const std::string& want) {
+  return InvalidArgument(op, argument, absl::StrCat(given), want);
+}
+
+absl::Status CheckMatrix(const char* op, const char* argument,
+                         const ConstMatrixView& view) {
+  const auto field = [&](const char* name) {
+    return absl::StrCat(argument, ".", name);
+  };
+  if (static_cast<int>(view.dtype) >= kNumDTypes) {
+    return InvalidArgument(op, field("dtype").c_str(),
+                           static_cast<int64_t>(view.dtype), "a DType");
+  }
+  if (view.rows < 0) {
+    return InvalidArgument(op, field("rows").c_str(), view.rows, ">= 0");
+  }
+  if (view.cols < 0) {
+    return InvalidArgument(op, field("cols").c_str(), view.cols, ">= 0");
+  }
+  if (view.batch < 0) {
+    return InvalidArgument(op, field("batch").c_str(), view.batch, ">= 0");
+  }
+  if (view.rows == 0 || view.cols == 0 || view.batch == 0) {
+    return absl::OkStatus();
+  }
+  if (view.data == nullptr) {
+    return InvalidArgument(op, field("data").c_str(), std::string("null"),
+                           "a pointer");
+  }
+  if (view.rows > 1 && view.row_stride < view.cols) {
+    return InvalidArgument(op, field("row_stride").c_str(), view.row_stride,
+                           absl::StrCat(">= ", view.cols, " (cols)"));
+  }
+  // Both extents in elements, checked before they are multiplied.
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;
+  const int64_t row_stride = view.rows > 1 ? view.row_stride : 0;
+  if (row_stride > 0 && view.rows - 1 > (kMax - view.cols) / row_stride) {
+    return InvalidArgument(op, argument, std::string("rows * row_stride"),
+                           "an extent that fits 64 bits");
+  }
+  const int64_t matrix = (view.rows - 1) * row_stride + view.cols;
+  if (view.batch > 1) {
+    // Heads may also be interleaved: batch_stride < row_stride is legal when
+    // the rows of one matrix leave room for the others.
+    const bool nested = view.batch_stride >= matrix;
+    const bool interleaved =
+        view.rows > 1 && view.batch_stride >= view.cols &&
+        view.row_stride / view.batch_stride >= view.batch &&
+        view.batch_stride * view.batch <= view.row_stride;
+    if (!nested && !interleaved) {
+      return InvalidArgument(
+          op, field("batch_stride").c_str(), view.batch_stride,
+          absl::StrCat(">= ", matrix, " (one matrix), or matrices ",
+                       "interleaved within a row pitch"));
+    }
+    if (view.batch - 1 > (kMax - matrix) / view.batch_stride) {
+      return InvalidArgument(op, argument, std::string("batch * batch_stride"),
+                             "an extent that fits 64 bits");
+    }
+  }
+  const int64_t align = BitsOf(view.dtype) >= 8 ? BitsOf(view.dtype) / 8 : 1;
+  if (reinterpret_cast<uintptr_t>(view.data) % align != 0) {
+    return InvalidArgument(
+        op, field("data").c_str(), std::string("a misaligned pointer"),
+        absl::StrCat("alignment of one ", Name(view.dtype), " (", align,
+                     " bytes)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckVector(const char* op, const char* argument,
+                         const ConstVectorView& view, int64_t size) {
+  if (view.size != size) return Shape(op, argument, "size", view.size, size);
+  return CheckMatrix(op, argument,
+                     ConstMatrixView{.data = view.data,
+                                     .dtype = view.dtype,
+                                     .rows = 1,
+                                     .cols = view.size,
+                                     .row_stride = view.size});
+}
+
+absl::Status CheckShape(const char* op, const char* argument,
+                        const ConstMatrixView& view, int64_t batch,
+                        int64_t rows, int64_t cols) {
+  if (view.batch != batch) {
+    return Shape(op, argument, "batch", view.batch, batch);
+  }
+  if (view.rows != rows) return Shape(op, argument, "rows", view.rows, rows);
+  if (view.cols != cols) return Shape(op, argument, "cols", view.cols, cols);
+  return CheckMatrix(op, argument, view);
+}
+
+absl::Status CheckDType(const char* op, const char* argument, DType given,
+                        DType want) {
+  if (given == want) return absl::OkStatus();
+  return InvalidArgument(op, absl::StrCat(argument, ".dtype").c_str(),
+                         std::string(Name(given)), Name(want));
+}
+
+absl::Status CheckOverlap(const char* op, const char* out_name,
+                          const ConstMatrixView& out, const char* in_name,
+                          const ConstMatrixView& in, bool in_place_ok) {
+  const ByteRange a = RangeOf(out);
+  const ByteRange b = RangeOf(in);
+  if (a.begin == a.end || b.begin == b.end) return absl::OkStatus();
+  if (a.end <= b.begin || b.end <= a.begin) return absl::OkStatus();
+  const bool same = out.data == in.data &&
+                    BitsOf(out.dtype) == BitsOf(in.dtype) &&
+                    out.rows == in.rows && out.cols == in.cols &&
+                    out.batch == in.batch &&
+                    (out.rows <= 1 || out.row_stride == in.row_stride) &&
+                    (out.batch <= 1 || out.batch_stride == in.batch_stride);
+  if (same && in_place_ok) return absl::OkStatus();
+  if (!same && ColumnsDisjoint(out, in)) return absl::OkStatus();
+  return InvalidArgument(
+      op, out_name, absl::StrCat("memory that overlaps ", in_name),
+      in_place_ok ? absl::StrCat("the very view of ", in_name,
+                                 " (in place) or other memory")
+                  : std::string("other memory"));
+}
+
+absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
+                                const void* a, int64_t a_bytes,
+                                const char* b_name, const void* b,
+                                int64_t b_bytes) {
+  const uintptr_t a_begin = reinterpret_cast<uintptr_t>(a);
+  const uintptr_t b_begin = reinterpret_cast<uintptr_t>(b);
+  if (a_bytes <= 0 || b_bytes <= 0 || a == nullptr || b == nullptr ||
+      a_begin + a_bytes <= b_begin || b_begin + b_bytes <= a_begin) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument(op, a_name, absl::StrCat("memory that overlaps ", b_name),
+                         "other memory");
+}
+
+absl::Status CheckCpuStream(const char* op, const Stream& stream) {
+  if (stream.device().backend == Backend::kCpu) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(op, ": stream: this build has no ",
+                   Name(stream.device().backend),
+                   " backend; built backends: cpu"));
+}
+
+}  // namespace lamina

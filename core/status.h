@@ -1,0 +1,74 @@
+#pragma once
+
+// How operators report errors: absl::Status whose message names the operator,
+// the argument, what was given and what is wanted, e.g.
+//   "RmsNorm: y.cols: given 64, want 128 (x.cols)".
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lamina/core/stream.h"
+#include "lamina/core/views.h"
+
+// Two of the project's three macros.
+#define LAMINA_RETURN_IF_ERROR(expression)          \
+  do {                                              \
+    absl::Status lamina_status_ = (expression);     \
+    if (!lamina_status_.ok()) return lamina_status_; \
+  } while (false)
+
+#define LAMINA_CONCAT_INNER_(a, b) a##b
+#define LAMINA_CONCAT_(a, b) LAMINA_CONCAT_INNER_(a, b)
+#define LAMINA_ASSIGN_OR_RETURN(declaration, expression)              \
+  LAMINA_ASSIGN_OR_RETURN_IMPL_(LAMINA_CONCAT_(lamina_or_, __LINE__), \
+                                declaration, expression)
+#define LAMINA_ASSIGN_OR_RETURN_IMPL_(temporary, declaration, expression) \
+  auto temporary = (expression);                                         \
+  if (!temporary.ok()) return std::move(temporary).status();             \
+  declaration = *std::move(temporary)
+
+namespace lamina {
+
+// InvalidArgument "op: argument: given …, want …".
+absl::Status InvalidArgument(const char* op, const char* argument,
+                             const std::string& given,
+                             const std::string& want);
+absl::Status InvalidArgument(const char* op, const char* argument,
+                             int64_t given, const std::string& want);
+
+// Checks that the view can be addressed at all: rows, cols and batch >= 0;
+// data not null unless empty; row_stride >= cols when it is used (rows > 1);
+// matrices of the batch do not overlap and start `rows` rows apart or more
+// (batch > 1); pointer aligned to one element; the last byte's offset fits
+// int64.
+absl::Status CheckMatrix(const char* op, const char* argument,
+                         const ConstMatrixView& view);
+absl::Status CheckVector(const char* op, const char* argument,
+                         const ConstVectorView& view, int64_t size);
+// As CheckMatrix, and the shape equals [batch, rows, cols].
+absl::Status CheckShape(const char* op, const char* argument,
+                        const ConstMatrixView& view, int64_t batch,
+                        int64_t rows, int64_t cols);
+absl::Status CheckDType(const char* op, const char* argument, DType given,
+                        DType want);
+
+// An error when the bytes of `out` and `in` overlap, unless both are the very
+// same view (same data, element size, strides) and `in_place_ok`. Padding
+// between rows counts as not touched: two interleaved views (columns of one
+// matrix) do not overlap.
+absl::Status CheckOverlap(const char* op, const char* out_name,
+                          const ConstMatrixView& out, const char* in_name,
+                          const ConstMatrixView& in, bool in_place_ok);
+// The same for flat memory (vectors, scales, workspaces).
+absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
+                                const void* a, int64_t a_bytes,
+                                const char* b_name, const void* b,
+                                int64_t b_bytes);
+
+// The backend that the stream belongs to, or Unimplemented when this build
+// holds no kernels for it.
+absl::Status CheckCpuStream(const char* op, const Stream& stream);
+
+}  // namespace lamina

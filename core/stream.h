@@ -1,0 +1,34 @@
+#pragma once
+
+#include "lamina/core/device.h"
+
+namespace lamina {
+
+// Where an operator runs: a device and a queue on it. Does not own the queue.
+// Cheap to copy.
+//
+// A CPU stream runs an operator before the call returns, on `num_threads`
+// threads; results do not depend on their number. A GPU stream wraps the
+// vendor's own stream (cudaStream_t, hipStream_t) and only enqueues.
+class Stream {
+ public:
+  // threads = 0: as many as GetDeviceInfo(cpu).num_units.
+  static Stream Cpu(int threads = 0);
+  static Stream Gpu(Device device, void* handle) {
+    return Stream(device, handle, 1);
+  }
+
+  Device device() const { return device_; }
+  void* handle() const { return handle_; }
+  int num_threads() const { return num_threads_; }
+
+ private:
+  Stream(Device device, void* handle, int num_threads)
+      : device_(device), handle_(handle), num_threads_(num_threads) {}
+
+  Device device_;
+  void* handle_;
+  int num_threads_;
+};
+
+}  // namespace lamina

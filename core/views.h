@@ -1,0 +1,103 @@
+#pragma once
+
+// Non-owning views of typed memory. Strides and sizes count elements, so that
+// types below one byte fit.
+
+#include <cstdint>
+#include <type_traits>
+
+#include "lamina/core/attributes.h"
+#include "lamina/core/dtype.h"
+
+namespace lamina {
+
+// A stack of `batch` row-major matrices: element (b, r, c) is element
+// b * batch_stride + r * row_stride + c from `data`. Columns are adjacent.
+// The stride of a dimension of size 1 is never used.
+// `batch` is 1 for an ordinary matrix; for heads it is [tokens, heads,
+// head_dim].
+template <class Void>
+struct BasicMatrixView {
+  Void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t row_stride = 0;
+  int64_t batch = 1;
+  int64_t batch_stride = 0;
+
+  // True when the caller gave a matrix at all (optional arguments).
+  LAMINA_HD constexpr bool has_value() const { return data != nullptr; }
+  LAMINA_HD constexpr int64_t total_rows() const { return batch * rows; }
+
+  // First element of the row with the flat index batch_index * rows + row.
+  template <class T>
+  LAMINA_HD auto* Row(int64_t flat_row) const {
+    using Element = std::conditional_t<std::is_const_v<Void>, const T, T>;
+    const int64_t b = batch == 1 ? 0 : flat_row / rows;
+    const int64_t r = batch == 1 ? flat_row : flat_row - b * rows;
+    return static_cast<Element*>(data) + b * batch_stride + r * row_stride;
+  }
+
+  // NOLINTNEXTLINE(google-explicit-constructor): a view may lose mutability.
+  LAMINA_HD constexpr operator BasicMatrixView<const void>() const
+    requires(!std::is_const_v<Void>)
+  {
+    return {data, dtype, rows, cols, row_stride, batch, batch_stride};
+  }
+};
+using MatrixView = BasicMatrixView<void>;
+using ConstMatrixView = BasicMatrixView<const void>;
+
+// A dense vector.
+template <class Void>
+struct BasicVectorView {
+  Void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t size = 0;
+
+  LAMINA_HD constexpr bool has_value() const { return data != nullptr; }
+  // NOLINTNEXTLINE(google-explicit-constructor): a view may lose mutability.
+  LAMINA_HD constexpr operator BasicVectorView<const void>() const
+    requires(!std::is_const_v<Void>)
+  {
+    return {data, dtype, size};
+  }
+};
+using VectorView = BasicVectorView<void>;
+using ConstVectorView = BasicVectorView<const void>;
+
+// Views of typed pointers: Matrix(p, rows, cols) is dense, a fourth argument
+// gives the row pitch.
+template <class T>
+constexpr auto Matrix(T* data, int64_t rows, int64_t cols,
+                      int64_t row_stride = -1) {
+  using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
+  return BasicMatrixView<Void>{
+      .data = data,
+      .dtype = DTypeOf<std::remove_const_t<T>>::value,
+      .rows = rows,
+      .cols = cols,
+      .row_stride = row_stride < 0 ? cols : row_stride};
+}
+
+// [tokens, heads, head_dim], dense.
+template <class T>
+constexpr auto Heads(T* data, int64_t tokens, int64_t heads,
+                     int64_t head_dim) {
+  auto view = Matrix(data, heads, head_dim);
+  view.batch = tokens;
+  view.batch_stride = heads * head_dim;
+  return view;
+}
+
+template <class T>
+constexpr auto Vector(T* data, int64_t size) {
+  using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
+  return BasicVectorView<Void>{
+      .data = data,
+      .dtype = DTypeOf<std::remove_const_t<T>>::value,
+      .size = size};
+}
+
+}  // namespace lamina

@@ -1,0 +1,1 @@
+// Placeholder until the first operator of this library lands.
