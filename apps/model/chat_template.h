@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,8 +27,8 @@ enum class ChatFamily { kChatMl, kLlama3 };
 const char* Name(ChatFamily family);  // "chatml", "llama3"
 
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant", "tool", …
-  std::string content;
+  std::string role{};  // "system", "user", "assistant", "tool", …
+  std::string content{};
 };
 
 struct ChatOptions {
@@ -35,7 +36,7 @@ struct ChatOptions {
   bool add_generation_prompt = true;
   // Llama 3.1 and 3.2 put dates before the system prompt; their template's
   // default is used when this is empty.
-  std::string date;
+  std::string date{};
 };
 
 class ChatTemplate {
@@ -44,8 +45,8 @@ class ChatTemplate {
   // message says that `--raw` sends the prompt as it is.
   static absl::StatusOr<ChatTemplate> For(const Tokenizer& tokenizer);
 
-  // `tokenizer` is the one given to For. InvalidArgument without messages, for
-  // an empty role, or a system message that is not the first.
+  // `tokenizer` is the one given to For. InvalidArgument without messages, or
+  // for a role that is not letters, digits, '-' and '_'.
   absl::StatusOr<std::vector<int32_t>> Encode(
       const Tokenizer& tokenizer, absl::Span<const ChatMessage> messages,
       const ChatOptions& options = {}) const;

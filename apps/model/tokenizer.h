@@ -3,8 +3,7 @@
 // Byte-level BPE, as GPT-2 defined it and as Llama-3-, SmolLM- and Qwen2-type
 // models use it: text -> words -> byte symbols -> merges by rank -> ids.
 //
-//   LAMINA_ASSIGN_OR_RETURN(Tokenizer tokenizer,
-//                           Tokenizer::Create(std::move(spec)));
+//   LAMINA_ASSIGN_OR_RETURN(Tokenizer tokenizer, LoadTokenizer(checkpoint));
 //   std::vector<int32_t> ids = tokenizer.Encode("Hello, world");
 //   LAMINA_ASSIGN_OR_RETURN(std::string text, tokenizer.Decode(ids));
 //
@@ -25,15 +24,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace lamina {
+
+class Checkpoint;
 
 // Numbered as tokenizer.ggml.token_type in GGUF.
 enum class TokenType : int32_t {
@@ -48,21 +50,26 @@ enum class TokenType : int32_t {
 // Everything a model file says about its tokenizer. Fields carry the GGUF key
 // that fills them.
 struct TokenizerSpec {
-  std::string model = "gpt2";    // tokenizer.ggml.model; only "gpt2" (BPE)
-  std::string pre_tokenizer;     // tokenizer.ggml.pre: see PreTokenizerNames()
-  std::vector<std::string> tokens;  // tokenizer.ggml.tokens, by id; normal
-                                    // tokens in GPT-2's byte alphabet
-  std::vector<int32_t> types;    // tokenizer.ggml.token_type; empty: all normal
-  std::vector<std::string> merges;  // tokenizer.ggml.merges, "left right"
-  int32_t bos_id = -1;           // tokenizer.ggml.bos_token_id; -1: none
-  int32_t eos_id = -1;           // tokenizer.ggml.eos_token_id
-  int32_t eot_id = -1;           // tokenizer.ggml.eot_token_id
-  int32_t unknown_id = -1;       // tokenizer.ggml.unknown_token_id
-  int32_t padding_id = -1;       // tokenizer.ggml.padding_token_id
-  bool add_bos = false;          // tokenizer.ggml.add_bos_token
-  bool add_eos = false;          // tokenizer.ggml.add_eos_token
+  std::string model = "gpt2";   // tokenizer.ggml.model; only "gpt2" (BPE)
+  std::string pre_tokenizer{};  // tokenizer.ggml.pre: see PreTokenizerNames()
+  std::vector<std::string> tokens{};  // tokenizer.ggml.tokens, by id; normal
+                                      // tokens in GPT-2's byte alphabet
+  std::vector<int32_t> types{};  // tokenizer.ggml.token_type; empty: all normal
+  std::vector<std::string> merges{};  // tokenizer.ggml.merges, "left right"
+  int32_t bos_id = -1;                // tokenizer.ggml.bos_token_id; -1: none
+  int32_t eos_id = -1;                // tokenizer.ggml.eos_token_id
+  int32_t eot_id = -1;                // tokenizer.ggml.eot_token_id
+  int32_t unknown_id = -1;            // tokenizer.ggml.unknown_token_id
+  int32_t padding_id = -1;            // tokenizer.ggml.padding_token_id
+  std::vector<int32_t> stop_ids{};    // more ids that end a text
+  // tokenizer.ggml.add_bos_token, add_eos_token; unset: as the pre-tokeniser's
+  // family does (llama-bpe: bos; others: neither).
+  std::optional<bool> add_bos{};
+  std::optional<bool> add_eos{};
   bool add_space_prefix = false;  // tokenizer.ggml.add_space_prefix
-  std::string chat_template;     // tokenizer.chat_template (Jinja), or empty
+  // A word that is a token is taken without merging; unset: llama-bpe only.
+  std::optional<bool> ignore_merges{};
+  std::string chat_template{};  // tokenizer.chat_template (Jinja), or empty
 };
 
 // The values of TokenizerSpec::pre_tokenizer that Create knows.
@@ -79,19 +86,21 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   // Checks the whole of `spec` (files are hostile): duplicate or empty tokens,
-  // merges that name unknown tokens or are listed twice, ids out of range, sizes
-  // that disagree, an unknown pre-tokenizer. At most 2^22 tokens and merges.
+  // merges that name unknown tokens or are listed twice, ids out of range,
+  // sizes that disagree, an unknown pre-tokenizer. At most 2^22 tokens and
+  // merges.
   static absl::StatusOr<Tokenizer> Create(TokenizerSpec spec);
 
-  // From the text of Hugging Face's tokenizer.json, and tokenizer_config.json
-  // (special tokens, chat template) when there is one. BPE with ByteLevel, and
-  // Split or Digits in front as GPT-2, SmolLM, Llama-3 and Qwen2 have them;
-  // anything else is Unimplemented and named.
+  // From the text of Hugging Face's tokenizer.json, and of the files beside it
+  // that name special tokens and the chat template, where there are any. BPE
+  // with ByteLevel, and Split or Digits in front as GPT-2, SmolLM, Llama-3 and
+  // Qwen2 have them; anything else is Unimplemented and named.
   static absl::StatusOr<Tokenizer> FromTokenizerJson(
-      absl::string_view tokenizer_json,
-      absl::string_view tokenizer_config_json = {});
+      std::string_view tokenizer_json,
+      std::string_view tokenizer_config_json = {},
+      std::string_view chat_template_jinja = {});
 
-  std::vector<int32_t> Encode(absl::string_view text,
+  std::vector<int32_t> Encode(std::string_view text,
                               const EncodeOptions& options = {}) const;
 
   // The bytes of the tokens, one after another; not always valid UTF-8 (see
@@ -106,11 +115,11 @@ class Tokenizer {
   int32_t vocab_size() const;
   bool IsValid(int32_t id) const { return id >= 0 && id < vocab_size(); }
   // The bytes that `id` stands for; a control token's own name. `id` is valid.
-  absl::string_view TokenBytes(int32_t id) const;
+  std::string_view TokenBytes(int32_t id) const;
   TokenType Type(int32_t id) const;
   bool IsControl(int32_t id) const;
   // The id of a control or user-defined token by its name; -1: none.
-  int32_t SpecialId(absl::string_view name) const;
+  int32_t SpecialId(std::string_view name) const;
 
   int32_t bos_id() const;
   int32_t eos_id() const;
@@ -130,5 +139,8 @@ class Tokenizer {
 
   std::shared_ptr<const Data> data_;
 };
+
+// The tokenizer that a model on disk comes with, whichever kind it is.
+absl::StatusOr<Tokenizer> LoadTokenizer(const Checkpoint& checkpoint);
 
 }  // namespace lamina

@@ -11,8 +11,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
-#include "absl/strings/string_view.h"
 #include "lamina/model/tokenizer.h"
 
 namespace lamina {
@@ -24,7 +24,7 @@ class Utf8Stream {
   // The text that this token completes; often one word, sometimes nothing.
   // Control tokens, and ids outside the vocabulary, add nothing.
   std::string Push(int32_t id);
-  std::string PushBytes(absl::string_view bytes);
+  std::string PushBytes(std::string_view bytes);
   // Ends the text; the stream can then be used for another one.
   std::string Finish();
 
@@ -34,6 +34,6 @@ class Utf8Stream {
 };
 
 // `bytes` with every maximal ill-formed part replaced by U+FFFD.
-std::string ReplaceIllFormedUtf8(absl::string_view bytes);
+std::string ReplaceIllFormedUtf8(std::string_view bytes);
 
 }  // namespace lamina
