@@ -1,0 +1,247 @@
+// lamina: the command line. This file says which flags there are; each
+// command lives in <name>_command.cc.
+
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "apps/lamina/options.h"
+
+namespace lamina::cli {
+namespace {
+
+const CLI::IsMember kBackends({"cpu", "cuda", "hip"});
+const CLI::IsMember kWeightTypes({"bf16", "fp8"});
+
+class CommandLine {
+ public:
+  CommandLine() : app_("Fused kernels for LLM decoding: demo and tools.", "lamina") {
+    app_.require_subcommand(1);
+    app_.set_help_flag("-h,--help", "Print this help and exit");
+    app_.footer(
+        "Examples:\n"
+        "  lamina devices\n"
+        "  lamina generate --model model.gguf --prompt 'Why is the sky blue?'\n"
+        "  lamina block --shape llama3-8b --weights fp8\n"
+        "Exit codes: 0 done, 1 a check failed, 2 usage or input error,\n"
+        "            3 this machine cannot do it");
+    AddDevices();
+    AddBlock();
+    AddGenerate();
+    AddTokenize();
+    AddVerify();
+    AddConvert();
+    AddBench();
+    AddTune();
+  }
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp& help) {
+      return app_.exit(help);
+    } catch (const CLI::ParseError& error) {
+      std::string command = "lamina";
+      for (const CLI::App* chosen : app_.get_subcommands()) {
+        command += " " + chosen->get_name();
+      }
+      std::fprintf(stderr, "%s: %s (see %s --help)\n", command.c_str(),
+                   OneLine(error.what()).c_str(), command.c_str());
+      return kUsageError;
+    }
+    const CLI::App* chosen = app_.get_subcommands().front();
+    const absl::StatusOr<int> result = run_();
+    std::fflush(stdout);
+    if (result.ok()) return *result;
+    std::fprintf(stderr, "lamina %s: %s\n", chosen->get_name().c_str(),
+                 OneLine(std::string(result.status().message())).c_str());
+    return ExitCodeOf(result.status());
+  }
+
+ private:
+  static std::string OneLine(std::string text) {
+    for (char& c : text) {
+      if (c == '\n' || c == '\r') c = ' ';
+    }
+    return text;
+  }
+
+  // A subcommand whose options are `options` and that runs `run`.
+  template <class Options>
+  CLI::App* Add(const char* name, const char* help, Options& options,
+                absl::StatusOr<int> (*run)(const Options&)) {
+    CLI::App* command = app_.add_subcommand(name, help);
+    command->add_flag("--json", options.json, "Print one JSON object instead");
+    command
+        ->add_option("--backend", options.backend,
+                     "Where to run: cpu, cuda or hip")
+        ->check(kBackends)
+        ->capture_default_str();
+    command
+        ->add_option("--threads", options.threads,
+                     "CPU threads; 0: all usable cores")
+        ->check(CLI::Range(0, 1024))
+        ->capture_default_str();
+    command->callback([this, run, &options] {
+      run_ = [run, &options] { return run(options); };
+    });
+    return command;
+  }
+
+  void AddDevices() {
+    Add("devices", "What this machine has, and its measured memory bandwidth",
+        devices_, RunDevices);
+  }
+
+  void AddBlock() {
+    CLI::App* c = Add("block", "Time one decoder block, stage by stage",
+                      block_, RunBlock);
+    auto* shape =
+        c->add_option("--shape", block_.shape,
+                      "llama3-8b, llama3-70b, llama3-405b-tp8 or "
+                      "smollm2-135m: random weights of that shape")
+            ->capture_default_str();
+    c->add_option("--model", block_.model,
+                  "A .gguf or .safetensors file or a directory: the model's "
+                  "own first layer")
+        ->excludes(shape);
+    c->add_option("--weights", block_.weights, "bf16 or fp8")
+        ->check(kWeightTypes)
+        ->capture_default_str();
+    c->add_option("--kv", block_.kv, "KV cache: bf16 or fp8")
+        ->check(kWeightTypes)
+        ->capture_default_str();
+    c->add_option("--inputs", block_.inputs,
+                  "Quantise the projections' inputs: none or per_row")
+        ->check(CLI::IsMember({"none", "per_row"}))
+        ->capture_default_str();
+    c->add_option("--batch", block_.batch, "Sequences, one token each")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    c->add_option("--context", block_.context, "Tokens already in the cache")
+        ->check(CLI::Range(0, 1000000))
+        ->capture_default_str();
+    c->add_option("--iterations", block_.iterations,
+                  "Repetitions; 0: about a second's worth")
+        ->check(CLI::Range(0, 1000000))
+        ->capture_default_str();
+    c->add_option("--trace", block_.trace, "Write a Chrome trace to this file");
+  }
+
+  void AddGenerate() {
+    CLI::App* c = Add("generate", "Generate text from a model", generate_,
+                      RunGenerate);
+    c->add_option("--model", generate_.model,
+                  "A .gguf or .safetensors file, or a model directory")
+        ->required();
+    auto* prompt = c->add_option("--prompt", generate_.prompt, "The text");
+    c->add_option("--prompt-file", generate_.prompt_file,
+                  "Read the prompt from this file")
+        ->excludes(prompt);
+    c->add_option("--system", generate_.system,
+                  "System message; default: the model's own");
+    c->add_flag("--raw", generate_.raw,
+                "Continue the text as it is, without the chat template");
+    c->add_option("--max-tokens", generate_.max_tokens, "New tokens at most")
+        ->check(CLI::Range(1, 1000000))
+        ->capture_default_str();
+    c->add_option("--weights", generate_.weights, "bf16 or fp8")
+        ->check(kWeightTypes)
+        ->capture_default_str();
+    c->add_option("--kv", generate_.kv, "KV cache: bf16 or fp8")
+        ->check(kWeightTypes)
+        ->capture_default_str();
+    c->add_option("--batch", generate_.batch,
+                  "Decode this many copies of the prompt at once")
+        ->check(CLI::Range(1, 256))
+        ->capture_default_str();
+    c->add_option("--temperature", generate_.temperature, "0: greedy")
+        ->check(CLI::Range(0.0, 100.0))
+        ->capture_default_str();
+    c->add_option("--top-p", generate_.top_p, "Nucleus sampling")
+        ->check(CLI::Range(0.0, 1.0))
+        ->capture_default_str();
+    c->add_option("--seed", generate_.seed, "Seed of the sampler")
+        ->capture_default_str();
+    c->add_flag("--ignore-eos", generate_.ignore_eos,
+                "Do not stop at end-of-text tokens");
+    c->add_option("--trace", generate_.trace,
+                  "Write a Chrome trace to this file");
+  }
+
+  void AddTokenize() {
+    CLI::App* c = Add("tokenize", "Print the tokens of a text", tokenize_,
+                      RunTokenize);
+    c->add_option("--model", tokenize_.model, "Whose tokenizer")->required();
+    auto* text = c->add_option("--text", tokenize_.text, "The text");
+    c->add_option("--file", tokenize_.file, "Texts, one a line")
+        ->excludes(text);
+    c->add_flag("--special", tokenize_.special,
+                "Names of control tokens in the text become those tokens");
+  }
+
+  void AddVerify() {
+    CLI::App* c = Add("verify",
+                      "Check operators against double precision; with --model "
+                      "and --text-file, FP8 weights against bf16",
+                      verify_, RunVerify);
+    c->add_option("--op", verify_.op, "One operator; default: all");
+    auto* text = c->add_option("--text-file", verify_.text_file,
+                               "Text whose likelihood is compared");
+    c->add_option("--model", verify_.model, "Whose weights")->needs(text);
+    c->add_option("--seed", verify_.seed, "Seed of the data")
+        ->capture_default_str();
+  }
+
+  void AddConvert() {
+    CLI::App* c = Add("convert", "Write an FP8 safetensors checkpoint",
+                      convert_, RunConvert);
+    c->add_option("--model", convert_.model, "What to convert")->required();
+    c->add_option("--output", convert_.output, "Directory to write")
+        ->required();
+    c->add_option("--activations", convert_.activations,
+                  "Projection inputs: dynamic (a scale a row), static "
+                  "(calibrated) or none (stay unquantised)")
+        ->check(CLI::IsMember({"dynamic", "static", "none"}))
+        ->capture_default_str();
+    c->add_option("--calibration-file", convert_.calibration_file,
+                  "Text to calibrate static scales on");
+  }
+
+  void AddBench() {
+    CLI::App* c = Add("bench", "Time the operators beside their limits",
+                      bench_, RunBench);
+    // Here --json takes a file, to which lines are appended.
+    c->remove_option(c->get_option("--json"));
+    c->add_option("--json", bench_.json_file,
+                  "Append one JSON object a line to this file");
+    c->add_option("--op", bench_.op, "One operator; default: all");
+  }
+
+  void AddTune() {
+    CLI::App* c = Add("tune", "Search the policies' tuning constants", tune_,
+                      RunTune);
+    c->add_option("--op", tune_.op, "One operator; default: all");
+  }
+
+  CLI::App app_;
+  std::function<absl::StatusOr<int>()> run_;
+  DevicesOptions devices_;
+  BlockOptions block_;
+  GenerateOptions generate_;
+  TokenizeOptions tokenize_;
+  VerifyOptions verify_;
+  ConvertOptions convert_;
+  BenchOptions bench_;
+  TuneOptions tune_;
+};
+
+}  // namespace
+}  // namespace lamina::cli
+
+int main(int argc, char** argv) {
+  return lamina::cli::CommandLine().Run(argc, argv);
+}

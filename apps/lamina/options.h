@@ -1,0 +1,101 @@
+#pragma once
+
+// What the command line says, as plain values: main.cc fills these, the
+// commands read them. Exit codes are DESIGN's: see ExitCode.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace lamina::cli {
+
+enum ExitCode : int {
+  kDone = 0,
+  kCheckFailed = 1,
+  kUsageError = 2,    // a wrong flag, a bad input file
+  kCannotRunHere = 3,  // no such device, too little memory
+};
+
+// The exit code that tells a status from the others.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+struct CommonOptions {
+  bool json = false;
+  std::string backend = "cpu";
+  int threads = 0;
+};
+
+struct DevicesOptions : CommonOptions {};
+
+struct BlockOptions : CommonOptions {
+  std::string shape = "llama3-8b";
+  std::string model;
+  std::string weights = "bf16";
+  std::string kv = "bf16";
+  std::string inputs = "none";  // quantised projection inputs: none, per_row
+  int64_t batch = 1;
+  int64_t context = 1024;
+  int iterations = 0;  // 0: about a second's worth
+  std::string trace;
+};
+
+struct GenerateOptions : CommonOptions {
+  std::string model;
+  std::string prompt;
+  std::string prompt_file;
+  std::string system;
+  bool raw = false;
+  int64_t max_tokens = 256;
+  std::string weights = "bf16";
+  std::string kv = "bf16";
+  int64_t batch = 1;
+  double temperature = 0;
+  double top_p = 1;
+  uint64_t seed = 0;
+  bool ignore_eos = false;
+  std::string trace;
+};
+
+struct TokenizeOptions : CommonOptions {
+  std::string model;
+  std::string text;
+  std::string file;  // one text a line
+  bool special = false;
+};
+
+struct VerifyOptions : CommonOptions {
+  std::string op;       // empty: all
+  std::string model;    // with text_file: the model's likelihood check
+  std::string text_file;
+  uint64_t seed = 1;
+};
+
+struct ConvertOptions : CommonOptions {
+  std::string model;
+  std::string output;
+  std::string activations = "dynamic";  // dynamic, static, none
+  std::string calibration_file;
+};
+
+struct BenchOptions : CommonOptions {
+  std::string op;
+  std::string json_file;
+};
+
+struct TuneOptions : CommonOptions {
+  std::string op;
+};
+
+absl::StatusOr<int> RunDevices(const DevicesOptions& options);
+absl::StatusOr<int> RunBlock(const BlockOptions& options);
+absl::StatusOr<int> RunGenerate(const GenerateOptions& options);
+absl::StatusOr<int> RunTokenize(const TokenizeOptions& options);
+absl::StatusOr<int> RunVerify(const VerifyOptions& options);
+absl::StatusOr<int> RunConvert(const ConvertOptions& options);
+absl::StatusOr<int> RunBench(const BenchOptions& options);
+absl::StatusOr<int> RunTune(const TuneOptions& options);
+
+}  // namespace lamina::cli

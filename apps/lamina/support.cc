@@ -1,0 +1,110 @@
+#include "apps/lamina/support.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lamina/core/device.h"
+
+namespace lamina::cli {
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kDone;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kResourceExhausted:
+      return kCannotRunHere;
+    case absl::StatusCode::kInternal:
+      return kCheckFailed;
+    default:
+      return kUsageError;
+  }
+}
+
+absl::StatusOr<Stream> MakeStream(const CommonOptions& options) {
+  if (options.backend != "cpu") {
+    return absl::UnavailableError(absl::StrCat(
+        "--backend ", options.backend,
+        ": this build has the cpu backend only; use --backend cpu"));
+  }
+  return Stream::Cpu(options.threads);
+}
+
+DType WeightType(const std::string& name) {
+  return name == "fp8" ? DType::kF8E4M3Fn : DType::kBF16;
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  constexpr std::streamoff kMaxBytes = std::streamoff{64} << 20;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+  }
+  const std::streamoff size = file.tellg();
+  if (size < 0 || size > kMaxBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": not a text file of at most 64 MiB"));
+  }
+  std::string text(static_cast<size_t>(size), '\0');
+  file.seekg(0);
+  if (!file.read(text.data(), size)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot read"));
+  }
+  return text;
+}
+
+absl::Status WriteTextFile(const std::string& path, const std::string& text) {
+  const std::string temporary = absl::StrCat(path, ".tmp", getpid());
+  std::ofstream file(temporary, std::ios::binary);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": cannot write: ", reason));
+  }
+  return absl::OkStatus();
+}
+
+std::string HumanBytes(int64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrCat(bytes, " B")
+                   : absl::StrFormat("%.1f %s", value, units[unit]);
+}
+
+Progress::Progress(std::string label)
+    : label_(std::move(label)), on_terminal_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (drawn_percent_ >= 0) std::fprintf(stderr, "\r\033[K");
+}
+
+void Progress::Update(double fraction) {
+  constexpr int kWidth = 30;
+  const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
+  if (!on_terminal_ || percent == drawn_percent_) return;
+  drawn_percent_ = percent;
+  std::string bar(static_cast<size_t>(percent * kWidth / 100), '=');
+  bar.resize(kWidth, ' ');
+  std::fprintf(stderr, "\r%s [%s] %3d %%", label_.c_str(), bar.c_str(),
+               percent);
+  std::fflush(stderr);
+}
+
+}  // namespace lamina::cli

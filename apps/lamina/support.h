@@ -1,0 +1,47 @@
+#pragma once
+
+// Small things that the commands share: choosing the stream, files, numbers
+// for people, a progress bar.
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "apps/lamina/options.h"
+#include "lamina/core/dtype.h"
+#include "lamina/core/stream.h"
+
+namespace lamina::cli {
+
+// The stream that --backend and --threads ask for. Unavailable when this
+// build or machine has no such device.
+absl::StatusOr<Stream> MakeStream(const CommonOptions& options);
+
+// "bf16" -> kBF16, "fp8" -> kF8E4M3Fn.
+DType WeightType(const std::string& name);
+
+// The whole file; NotFound or InvalidArgument name it. At most 64 MiB.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+
+// Writes the whole file, or nothing: a temporary file is renamed over it.
+absl::Status WriteTextFile(const std::string& path, const std::string& text);
+
+std::string HumanBytes(int64_t bytes);  // "1.5 GiB"
+
+// A bar on stderr, on a terminal only; nothing when NO_COLOR or not a tty.
+class Progress {
+ public:
+  explicit Progress(std::string label);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void Update(double fraction);
+
+ private:
+  std::string label_;
+  bool on_terminal_;
+  int drawn_percent_ = -1;
+};
+
+}  // namespace lamina::cli
