@@ -5,7 +5,7 @@ set(LAMINA_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 add_library(lamina_flags INTERFACE)
 target_compile_features(lamina_flags INTERFACE cxx_std_20)
 target_compile_options(lamina_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wno-missing-field-initializers>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LAMINA_WARNINGS_AS_ERRORS}>>:-Werror>
   # NOTE: the numerics contract fixes where products are fused; the compiler
   # must not fuse others.
