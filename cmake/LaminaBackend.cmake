@@ -2,6 +2,21 @@
 option(LAMINA_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 set(LAMINA_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 
+if(LAMINA_GPU STREQUAL "cuda" OR LAMINA_GPU STREQUAL "hip")
+  message(FATAL_ERROR
+    "LAMINA_GPU=${LAMINA_GPU}: this version has no ${LAMINA_GPU} backend; \
+the CPU backend is preset cpu")
+elseif(NOT LAMINA_GPU STREQUAL "none")
+  message(FATAL_ERROR "LAMINA_GPU is none, cuda or hip; given: ${LAMINA_GPU}")
+endif()
+
+# NOTE: without this a plain `cmake -B build` compiles the kernels at -O0.
+get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT multi_config)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# For our own sources only, never for those who link them.
 add_library(lamina_flags INTERFACE)
 target_compile_features(lamina_flags INTERFACE cxx_std_20)
 target_compile_options(lamina_flags INTERFACE
@@ -17,10 +32,11 @@ if(LAMINA_SANITIZE)
   target_link_options(lamina_flags INTERFACE -fsanitize=${LAMINA_SANITIZE})
 endif()
 
-if(LAMINA_GPU STREQUAL "none")
-elseif(LAMINA_GPU STREQUAL "cuda" OR LAMINA_GPU STREQUAL "hip")
-  message(FATAL_ERROR
-    "LAMINA_GPU=${LAMINA_GPU}: the ${LAMINA_GPU} backend is not in this version")
-else()
-  message(FATAL_ERROR "LAMINA_GPU is none, cuda or hip; given: ${LAMINA_GPU}")
+# SIMD of the CPU kernels: AVX2 and AVX-512 are picked at run time, older CPUs
+# run the portable loop. Masks out what else a Highway version may add.
+target_link_libraries(lamina_flags INTERFACE hwy::hwy)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  target_compile_definitions(lamina_flags INTERFACE
+    "HWY_DISABLED_TARGETS=(~(HWY_AVX2|HWY_AVX3|HWY_SCALAR))"
+    HWY_BROKEN_EMU128=1)
 endif()

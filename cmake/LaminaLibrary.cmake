@@ -1,11 +1,13 @@
+# Libraries and the package that installs them.
+include(CMakePackageConfigHelpers)
+
 # lamina_library(NAME norm HDRS … SRCS … DEPS … PRIVATE_DEPS …)
 #
 # One static library lamina_<name> with the alias lamina::<name> and an include
 # root of its own: a build-tree link <root>/lamina/<name> -> source folder, so
 # that a header of a library that is not in DEPS cannot be included.
-# HDRS are the public headers, installed below include/lamina/<name>/.
-include(CMakePackageConfigHelpers)
-
+# HDRS are the public headers, installed below include/lamina/<name>/ and
+# compiled alone by the target all_verify_interface_header_sets.
 function(lamina_library)
   cmake_parse_arguments(ARG "" "NAME" "HDRS;SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target lamina_${ARG_NAME})
@@ -14,6 +16,7 @@ function(lamina_library)
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${ARG_NAME}
     POSITION_INDEPENDENT_CODE ON
+    VERIFY_INTERFACE_HEADER_SETS ON
     CXX_EXTENSIONS OFF)
 
   set(root ${lamina_BINARY_DIR}/include/${ARG_NAME})
@@ -28,30 +31,52 @@ function(lamina_library)
     PUBLIC ${ARG_DEPS}
     PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:lamina_flags>)
 
-  if(LAMINA_INSTALL)
-    install(TARGETS ${target} EXPORT lamina-${ARG_NAME}
-      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${ARG_NAME}
-      FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        COMPONENT ${ARG_NAME})
-    install(EXPORT lamina-${ARG_NAME} NAMESPACE lamina::
-      FILE lamina-${ARG_NAME}.cmake
-      DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina COMPONENT ${ARG_NAME})
-  endif()
-  set(inner ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
-  list(FILTER inner INCLUDE REGEX "^lamina::")
-  list(TRANSFORM inner REPLACE "^lamina::" "")
-  set_property(GLOBAL APPEND PROPERTY LAMINA_LIBRARIES ${ARG_NAME})
-  set_property(GLOBAL PROPERTY LAMINA_DEPS_${ARG_NAME} "${inner}")
+  lamina_component(${ARG_NAME} ${target})
 endfunction()
 
-# Writes and installs laminaConfig.cmake, which loads a component after the
-# components it depends on.
+# Makes an installable component of a target and notes, in rank order, the
+# components that have to be loaded before it.
+function(lamina_component name target)
+  get_target_property(linked ${target} INTERFACE_LINK_LIBRARIES)
+  set(closure "")
+  foreach(dependency IN LISTS linked)
+    if(dependency MATCHES "lamina::([a-z_]+)")
+      get_property(inner GLOBAL PROPERTY LAMINA_CLOSURE_${CMAKE_MATCH_1})
+      list(APPEND closure ${inner} ${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES closure)
+  set_property(GLOBAL PROPERTY LAMINA_CLOSURE_${name} "${closure}")
+  set_property(GLOBAL APPEND PROPERTY LAMINA_COMPONENTS ${name})
+  if(LAMINA_INSTALL)
+    install(TARGETS ${target} EXPORT lamina-${name}
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${name}
+      FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        COMPONENT ${name})
+    install(EXPORT lamina-${name} NAMESPACE lamina::
+      FILE lamina-${name}.cmake
+      DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/lamina COMPONENT ${name})
+  endif()
+endfunction()
+
+# lamina::lamina links every library added so far.
+function(lamina_umbrella)
+  get_property(libraries GLOBAL PROPERTY LAMINA_COMPONENTS)
+  list(TRANSFORM libraries PREPEND lamina::)
+  add_library(lamina_lamina INTERFACE)
+  add_library(lamina::lamina ALIAS lamina_lamina)
+  set_target_properties(lamina_lamina PROPERTIES EXPORT_NAME lamina)
+  target_link_libraries(lamina_lamina INTERFACE ${libraries})
+  lamina_component(lamina lamina_lamina)
+endfunction()
+
+# Installs laminaConfig.cmake, with the component core.
 function(lamina_install_package)
-  get_property(LAMINA_LIBRARIES GLOBAL PROPERTY LAMINA_LIBRARIES)
-  set(LAMINA_COMPONENT_DEPS "")
-  foreach(name IN LISTS LAMINA_LIBRARIES)
-    get_property(deps GLOBAL PROPERTY LAMINA_DEPS_${name})
-    string(APPEND LAMINA_COMPONENT_DEPS "set(_lamina_deps_${name} ${deps})\n")
+  get_property(LAMINA_COMPONENTS GLOBAL PROPERTY LAMINA_COMPONENTS)
+  set(LAMINA_CLOSURES "")
+  foreach(name IN LISTS LAMINA_COMPONENTS)
+    get_property(closure GLOBAL PROPERTY LAMINA_CLOSURE_${name})
+    string(APPEND LAMINA_CLOSURES "set(_lamina_before_${name} ${closure})\n")
   endforeach()
   set(destination ${CMAKE_INSTALL_LIBDIR}/cmake/lamina)
   configure_package_config_file(
