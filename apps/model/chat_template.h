@@ -60,8 +60,9 @@ class ChatTemplate {
 
   ChatFamily family_ = ChatFamily::kChatMl;
   std::string default_system_;
-  std::string default_date_;  // Llama-3.1: not empty
-  bool dated_ = false;
+  // Llama 3.1 and later: the dates in front of the system prompt.
+  std::string cutting_date_;
+  std::string default_date_;
 };
 
 }  // namespace lamina

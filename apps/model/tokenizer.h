@@ -75,6 +75,16 @@ struct TokenizerSpec {
 // The values of TokenizerSpec::pre_tokenizer that Create knows.
 std::vector<std::string> PreTokenizerNames();
 
+// From the text of Hugging Face's tokenizer.json, and of the files beside it
+// that name special tokens and the chat template, where there are any. BPE with
+// ByteLevel, and Split or Digits in front as GPT-2, SmolLM, Llama-3 and Qwen2
+// have them; anything else is Unimplemented and named. An unk_token is read but
+// never produced: see "What text becomes".
+absl::StatusOr<TokenizerSpec> ReadTokenizerJson(
+    std::string_view tokenizer_json,
+    std::string_view tokenizer_config_json = {},
+    std::string_view chat_template_jinja = {});
+
 struct EncodeOptions {
   // Control tokens written in the text become control tokens. Never set it for
   // text from a user.
@@ -90,15 +100,6 @@ class Tokenizer {
   // sizes that disagree, an unknown pre-tokenizer. At most 2^22 tokens and
   // merges.
   static absl::StatusOr<Tokenizer> Create(TokenizerSpec spec);
-
-  // From the text of Hugging Face's tokenizer.json, and of the files beside it
-  // that name special tokens and the chat template, where there are any. BPE
-  // with ByteLevel, and Split or Digits in front as GPT-2, SmolLM, Llama-3 and
-  // Qwen2 have them; anything else is Unimplemented and named.
-  static absl::StatusOr<Tokenizer> FromTokenizerJson(
-      std::string_view tokenizer_json,
-      std::string_view tokenizer_config_json = {},
-      std::string_view chat_template_jinja = {});
 
   std::vector<int32_t> Encode(std::string_view text,
                               const EncodeOptions& options = {}) const;
