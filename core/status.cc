@@ -1,5 +1,6 @@
 #include "lamina/core/status.h"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -204,6 +205,32 @@ absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
   }
   return InvalidArgument(op, a_name, absl::StrCat("memory that overlaps ", b_name),
                          "other memory");
+}
+
+absl::Status CheckGateSpec(const char* op, const char* argument,
+                           const GateSpec& spec) {
+  const auto error = [&](const char* field, const std::string& given,
+                         const char* want) {
+    return InvalidArgument(op, absl::StrCat(argument, ".", field).c_str(),
+                           given, want);
+  };
+  if (static_cast<int>(spec.kind) >= kNumActivationKinds) {
+    return error("kind", absl::StrCat(static_cast<int>(spec.kind)), "an ActivationKind");
+  }
+  if (static_cast<int>(spec.layout) >= kNumGateLayouts) {
+    return error("layout", absl::StrCat(static_cast<int>(spec.layout)), "a GateLayout");
+  }
+  if (!spec.clamped) return absl::OkStatus();
+  if (!std::isfinite(spec.alpha)) {
+    return error("alpha", absl::StrCat(spec.alpha), "a finite number");
+  }
+  if (!(spec.limit >= 0)) {
+    return error("limit", absl::StrCat(spec.limit), ">= 0 (0: no clamp)");
+  }
+  if (!std::isfinite(spec.up_offset)) {
+    return error("up_offset", absl::StrCat(spec.up_offset), "a finite number");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCpuStream(const char* op, const Stream& stream) {

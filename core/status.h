@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lamina/core/gate.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
 
@@ -66,6 +67,11 @@ absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
                                 const void* a, int64_t a_bytes,
                                 const char* b_name, const void* b,
                                 int64_t b_bytes);
+
+// Kind and layout are enumerators; alpha and up_offset are finite and limit is
+// >= 0 when they are used.
+absl::Status CheckGateSpec(const char* op, const char* argument,
+                           const GateSpec& spec);
 
 // The backend that the stream belongs to, or Unimplemented when this build
 // holds no kernels for it.

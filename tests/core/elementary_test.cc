@@ -61,6 +61,7 @@ HWY_AFTER_NAMESPACE();
 #include "lamina/core/float16.h"
 #include "lamina/core/parallel.h"
 #include "tests/support/random.h"
+#include "tests/support/targets.h"
 
 namespace lamina {
 
@@ -74,14 +75,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-void ForEachTarget(const std::function<void()>& body) {
-  for (const std::string& target : CpuTargetNames()) {
-    ASSERT_TRUE(ForceCpuTarget(target));
-    SCOPED_TRACE(target);
-    body();
-  }
-  ForceCpuTarget("");
-}
+using testing::ForEachTarget;
 
 // Equal bits, or NaN both.
 bool Same(float a, float b) {
@@ -219,6 +213,167 @@ TEST_P(Elementary, DISABLED_EveryFloat) {
   std::printf("%s: at most %.3f ULP, at %a\n", GetParam().name, *top,
               static_cast<double>(input[top - worst.begin()]));
   EXPECT_LE(*top, GetParam().max_ulp);
+}
+
+// ---- Edges ------------------------------------------------------------------
+
+constexpr ActivationKind kKinds[] = {
+    ActivationKind::kSilu, ActivationKind::kGelu, ActivationKind::kGeluTanh,
+    ActivationKind::kRelu, ActivationKind::kIdentity};
+static_assert(std::size(kKinds) == kNumActivationKinds);
+
+TEST(Exp, OverflowsAndUnderflowsWhereFp32Does) {
+  EXPECT_EQ(Exp(0.0f), 1.0f);
+  EXPECT_EQ(Exp(0x1.62e42ep+6f), 0x1.ffff08p+127f);  // 88.72283: the last
+  EXPECT_EQ(Exp(0x1.62e43p+6f), kInf);
+  EXPECT_EQ(Exp(-103.97f), 0x1p-149f);  // the smallest subnormal
+  EXPECT_EQ(Exp(-103.98f), 0.0f);
+  EXPECT_EQ(Exp(-87.5f), 0x1.b2caeep-127f);  // a subnormal result
+  EXPECT_EQ(Exp(kInf), kInf);
+  EXPECT_EQ(Exp(-kInf), 0.0f);
+  EXPECT_FALSE(std::signbit(Exp(-kInf)));
+  EXPECT_EQ(Exp(3e38f), kInf);
+  EXPECT_EQ(Exp(-3e38f), 0.0f);
+  EXPECT_TRUE(std::isnan(Exp(kNan)));
+}
+
+TEST(Sigmoid, HasItsLimits) {
+  EXPECT_EQ(Sigmoid(0.0f), 0.5f);
+  EXPECT_EQ(Sigmoid(kInf), 1.0f);
+  EXPECT_EQ(Sigmoid(-kInf), 0.0f);
+  EXPECT_EQ(Sigmoid(100.0f), 1.0f);
+  EXPECT_GT(Sigmoid(-103.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(Sigmoid(kNan)));
+}
+
+TEST(Activate, KeepsTheEdges) {
+  for (const ActivationKind kind : kKinds) {
+    SCOPED_TRACE(Name(kind));
+    EXPECT_TRUE(Same(Activate(kind, 0.0f), 0.0f));
+    EXPECT_TRUE(Same(Activate(kind, -0.0f), -0.0f));
+    EXPECT_TRUE(std::isnan(Activate(kind, kNan)));
+    EXPECT_TRUE(std::isnan(Activate(kind, -kNan)));
+    EXPECT_EQ(Activate(kind, kInf), kInf);
+    // Large x are exact.
+    for (const float x : {20.0f, 40.0f, 1e4f, 65504.0f, 1e20f, 3.4e38f}) {
+      EXPECT_EQ(Activate(kind, x), x);
+      if (kind != ActivationKind::kIdentity && x > 100.0f) {
+        EXPECT_EQ(Activate(kind, -x), 0.0f) << x;
+      }
+    }
+    if (kind != ActivationKind::kIdentity) {
+      const float limit = Activate(kind, -kInf);
+      EXPECT_EQ(limit, 0.0f);
+      EXPECT_EQ(std::signbit(limit), kind != ActivationKind::kRelu);
+    }
+  }
+}
+
+TEST(Activate, SiluKeepsTinyResults) {
+  EXPECT_NEAR(Activate(ActivationKind::kSilu, -88.5f), -3.25e-37f, 0.01e-37f);
+  EXPECT_LT(Activate(ActivationKind::kSilu, -100.0f), 0.0f);
+  // The exact value at -104 is -7.1e-44, fifty times the smallest subnormal.
+  EXPECT_NEAR(Activate(ActivationKind::kSilu, -104.0f), -7.1e-44f, 0.2e-44f);
+  EXPECT_TRUE(Same(Activate(ActivationKind::kSilu, -110.0f), -0.0f));
+}
+
+TEST(Activate, GeluTanhIsNeverNan) {
+  for (const float x : {10.5f, -13.24f, 20.0f, 40.0f, 1e4f, 65504.0f}) {
+    EXPECT_EQ(Activate(ActivationKind::kGeluTanh, std::fabs(x)), std::fabs(x));
+    const float low = Activate(ActivationKind::kGeluTanh, -std::fabs(x));
+    EXPECT_LE(low, 0.0f);
+    EXPECT_GE(low, -1e-20f);
+  }
+  // Every finite bf16 and its neighbours in fp32.
+  for (uint32_t high = 0; high < 65536; ++high) {
+    for (const uint32_t low : {0u, 0x7fffu, 0xffffu}) {
+      const float x = std::bit_cast<float>((high << 16) | low);
+      if (!std::isfinite(x)) continue;
+      for (const ActivationKind kind : kKinds) {
+        ASSERT_TRUE(std::isfinite(Activate(kind, x))) << Name(kind) << x;
+      }
+    }
+  }
+}
+
+// The formula of the contract, in double precision.
+double ClampedReference(const GateSpec& spec, double gate, double up) {
+  if (spec.limit != 0) {
+    gate = std::min<double>(gate, spec.limit);
+    up = std::clamp<double>(up, -spec.limit, spec.limit);
+  }
+  return gate / (1 + std::exp(-spec.alpha * gate)) * (up + spec.up_offset);
+}
+
+TEST(GatedProduct, ClampedFollowsTheFormula) {
+  const GateSpec specs[] = {{.clamped = true},
+                            {.clamped = true, .limit = 0},
+                            {.clamped = true, .alpha = 1, .up_offset = 0},
+                            {.clamped = true, .limit = 0.5f}};
+  testing::Random random(3);
+  for (const GateSpec& spec : specs) {
+    for (int i = 0; i < 2000; ++i) {
+      const float gate = random.Normal(0, 6);
+      const float up = random.Normal(0, 6);
+      const double want = ClampedReference(spec, gate, up);
+      EXPECT_NEAR(GatedProduct(spec, gate, up), want,
+                  2e-6 * std::fabs(want) + 1e-6 * std::fabs(gate))
+          << gate << " " << up;
+    }
+  }
+}
+
+TEST(GatedProduct, ClampedEdges) {
+  const GateSpec spec{.clamped = true};
+  const float at_limit = GatedProduct(spec, 7.0f, 7.0f);
+  EXPECT_EQ(GatedProduct(spec, 1e30f, kInf), at_limit);
+  EXPECT_EQ(GatedProduct(spec, kInf, 7.5f), at_limit);
+  EXPECT_EQ(GatedProduct(spec, 7.0f, -8.0f), GatedProduct(spec, 7.0f, -7.0f));
+  // The gate has no lower clamp: sigmoid takes it to zero.
+  EXPECT_NE(GatedProduct(spec, -8.0f, 1.0f), GatedProduct(spec, -7.0f, 1.0f));
+  EXPECT_TRUE(Same(GatedProduct(spec, -kInf, 1.0f), -0.0f));
+  EXPECT_TRUE(Same(GatedProduct(spec, -1e30f, -7.0f), 0.0f));
+  EXPECT_TRUE(std::isnan(GatedProduct(spec, kNan, 1.0f)));
+  EXPECT_TRUE(std::isnan(GatedProduct(spec, 1.0f, kNan)));
+  // A limit of 0 does not clamp.
+  const GateSpec unlimited{.clamped = true, .limit = 0};
+  EXPECT_EQ(GatedProduct(unlimited, 100.0f, 99.0f), 10000.0f);
+}
+
+TEST(GatedProduct, VectorsEqualScalarsOnEveryTarget) {
+  const float edges[] = {0.0f,  -0.0f, 1.0f,   -1.0f,   7.0f,   -7.0f, 7.5f,
+                         -7.5f, 88.5f, -88.5f, -104.0f, 174.0f, -175.0f,
+                         1e30f, -1e30f, kInf,  -kInf,   kNan,   0x1p-149f,
+                         -0x1p-140f, 16.0f, -13.0f, -14.3f, 65504.0f};
+  std::vector<float> gates, ups;
+  for (const float gate : edges) {
+    for (const float up : edges) {
+      gates.push_back(gate);
+      ups.push_back(up);
+    }
+  }
+  testing::Random random(5);
+  for (int i = 0; i < 5003; ++i) {
+    gates.push_back(random.Normal(0, 5));
+    ups.push_back(random.Normal(0, 5));
+  }
+  std::vector<GateSpec> specs = {{.clamped = true},
+                                 {.clamped = true, .limit = 0},
+                                 {.clamped = true, .alpha = 1e-3f},
+                                 {.clamped = true, .alpha = -2, .limit = kInf}};
+  for (const ActivationKind kind : kKinds) specs.push_back({.kind = kind});
+  std::vector<float> out(gates.size());
+  ForEachTarget([&] {
+    for (const GateSpec& spec : specs) {
+      HWY_DYNAMIC_DISPATCH(VectorGatedProduct)
+      (spec, gates.data(), ups.data(), out.data(),
+       static_cast<int64_t>(out.size()));
+      for (size_t i = 0; i < out.size(); ++i) {
+        ASSERT_TRUE(Same(out[i], GatedProduct(spec, gates[i], ups[i])))
+            << Name(spec.kind) << " gate " << gates[i] << " up " << ups[i];
+      }
+    }
+  });
 }
 
 }  // namespace
