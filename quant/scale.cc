@@ -1,6 +1,6 @@
 #include "lamina/quant/scale.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -11,13 +11,15 @@
 namespace lamina {
 namespace {
 
-// Rows and columns of the scale grid of a [rows, cols] matrix.
+// Rows and columns of the scale grid of a [rows, cols] matrix; an empty matrix
+// has an empty grid.
 struct Grid {
   int64_t rows;
   int64_t cols;
 };
 
 Grid GridOf(const ConstScaleView& scales, int64_t rows, int64_t cols) {
+  if (rows <= 0 || cols <= 0) return {0, 0};
   switch (scales.granularity) {
     case ScaleGranularity::kPerTensor:
       return {1, 1};
@@ -85,7 +87,7 @@ absl::Status CheckScaleView(const char* op, const char* argument,
   }
   LAMINA_RETURN_IF_ERROR(CheckBlocks(names, scales));
   const Grid grid = GridOf(scales, rows, cols);
-  if (grid.rows <= 0 || grid.cols <= 0) return absl::OkStatus();
+  if (grid.rows == 0) return absl::OkStatus();
   if (scales.data == nullptr) {
     return names.Error("data", std::string("null"), "a pointer");
   }
@@ -125,7 +127,10 @@ absl::Status CheckScaleView(const char* op, const char* argument,
 
 ConstMatrixView ScaleGridView(const ConstScaleView& scales, int64_t rows,
                               int64_t cols) {
-  const Grid grid = GridOf(scales, rows, cols);
+  Grid grid = GridOf(scales, rows, cols);
+  // Repeated scales are the same memory.
+  if (scales.row_stride == 0) grid.rows = std::min<int64_t>(grid.rows, 1);
+  if (scales.col_stride == 0) grid.cols = std::min<int64_t>(grid.cols, 1);
   ConstMatrixView view{.data = scales.data, .dtype = scales.dtype};
   if (grid.cols <= 1 || scales.col_stride == 1) {
     view.rows = grid.rows;

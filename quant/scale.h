@@ -188,6 +188,19 @@ constexpr float DynamicScale(float amax, const QuantizedOutput& out) {
       out.scale_ub.value_or(std::numeric_limits<float>::infinity()));
 }
 
+// First column past `col`, at most `end`, whose scale (in the same row) is
+// another one.
+template <class Void>
+constexpr int64_t GroupEnd(const BasicScaleView<Void>& scales, int64_t col,
+                           int64_t end) {
+  if (scales.granularity == ScaleGranularity::kPerTensor ||
+      scales.granularity == ScaleGranularity::kPerRow) {
+    return end;
+  }
+  const int64_t next = (col / scales.block_cols + 1) * scales.block_cols;
+  return next < end ? next : end;
+}
+
 // The scale of matrix element (flat row, col) on the host.
 inline float LoadScale(const ConstScaleView& scales, int64_t row,
                        int64_t col) {

@@ -22,9 +22,9 @@
 #define LAMINA_QUANT_STORE_QUANTIZED_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "lamina/core/simd-inl.h"
 #include "lamina/quant/fp8-inl.h"
@@ -91,16 +91,9 @@ HWY_INLINE void StoreQuantized(DF32 d, const QuantizedOutput& out,
   };
   const float limit = out.dynamic ? ResolvedQmax(out)
                                   : std::numeric_limits<float>::infinity();
-  const bool one_group =
-      out.scales.granularity == ScaleGranularity::kPerTensor ||
-      out.scales.granularity == ScaleGranularity::kPerRow;
-  int64_t begin = span.begin;
-  while (begin < span.end) {
-    // Blocks start at multiples of block_cols, wherever the span starts.
-    const int64_t end =
-        one_group ? span.end
-                  : std::min(span.end, (begin / out.scales.block_cols + 1) *
-                                           out.scales.block_cols);
+  // Blocks start at multiples of block_cols, wherever the span starts.
+  for (int64_t begin = span.begin, end = 0; begin < span.end; begin = end) {
+    end = GroupEnd(out.scales, begin, span.end);
     const float scale =
         out.dynamic
             ? StoreScale(out.scales, span.row, begin,
@@ -108,7 +101,6 @@ HWY_INLINE void StoreQuantized(DF32 d, const QuantizedOutput& out,
                                       out))
             : LoadScale(out.scales, span.row, begin);
     StoreCodes(d, codes, begin, end, 1.0f / scale, limit, rounded);
-    begin = end;
   }
 }
 
