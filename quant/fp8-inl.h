@@ -69,17 +69,17 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<DF32>> EncodeFp8(DF32 d, VF32 v) {
               hn::BitCast(d32, anchor));
 
   const auto odd = hn::And(hn::ShiftRight<kShift>(magnitude), hn::Set(d32, 1u));
-  const auto rounded = hn::Add(
-      hn::Add(magnitude, hn::Set(d32, (1u << (kShift - 1)) - 1u)), odd);
+  const auto rounded =
+      hn::Add(hn::Add(magnitude, hn::Set(d32, (1u << (kShift - 1)) - 1u)), odd);
   const auto normal = hn::Min(
       hn::ShiftRight<kShift>(hn::Sub(
           rounded,
           hn::Set(d32, static_cast<uint32_t>(127 - kFormat.bias) << 23))),
       hn::Set(d32, static_cast<uint32_t>(kFormat.max_code)));
 
-  const auto is_subnormal = hn::Lt(
-      magnitude,
-      hn::Set(d32, static_cast<uint32_t>(kSmallestNormal + 127) << 23));
+  const auto is_subnormal =
+      hn::Lt(magnitude,
+             hn::Set(d32, static_cast<uint32_t>(kSmallestNormal + 127) << 23));
   const auto code = hn::IfThenElse(is_subnormal, subnormal, normal);
   const auto is_nan = hn::Gt(magnitude, hn::Set(d32, 0x7f800000u));
   const auto nan = hn::Set(d32, static_cast<uint32_t>(kFormat.nan_code));
@@ -98,8 +98,8 @@ struct Fp8SimdConverter {
     const hn::Rebind<uint8_t, DF32> d8;
     const hn::RebindToUnsigned<DF32> d32;
     return DecodeFp8<T>(
-        d, hn::PromoteTo(d32,
-                         hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p))));
+        d,
+        hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p))));
   }
   static HWY_INLINE void Store(VF32 v, DF32 d, T* p) {
     const hn::Rebind<uint8_t, DF32> d8;
@@ -126,8 +126,8 @@ struct SimdConverter<int8_t> {
   static HWY_INLINE void Store(VF32 v, DF32 d, int8_t* p) {
     const hn::Rebind<int8_t, DF32> d8;
     const auto finite = hn::IfThenElseZero(hn::Eq(v, v), v);
-    const auto clamped = hn::Min(hn::Max(finite, hn::Set(d, -128.0f)),
-                                 hn::Set(d, 127.0f));
+    const auto clamped =
+        hn::Min(hn::Max(finite, hn::Set(d, -128.0f)), hn::Set(d, 127.0f));
     hn::StoreU(hn::DemoteTo(d8, hn::NearestInt(clamped)), d8, p);
   }
 };

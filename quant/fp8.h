@@ -74,12 +74,11 @@ LAMINA_HD constexpr float DecodeFp8(uint8_t code, Fp8Format format) {
   const uint32_t field = magnitude >> format.mantissa_bits;
   const uint32_t mantissa = magnitude & ((1u << format.mantissa_bits) - 1u);
   const float value =
-      field == 0
-          ? static_cast<float>(mantissa) *
-                PowerOfTwo(1 - format.bias - format.mantissa_bits)
-          : static_cast<float>((1u << format.mantissa_bits) + mantissa) *
-                PowerOfTwo(static_cast<int>(field) - format.bias -
-                           format.mantissa_bits);
+      field == 0 ? static_cast<float>(mantissa) *
+                       PowerOfTwo(1 - format.bias - format.mantissa_bits)
+                 : static_cast<float>((1u << format.mantissa_bits) + mantissa) *
+                       PowerOfTwo(static_cast<int>(field) - format.bias -
+                                  format.mantissa_bits);
   return negative ? -value : value;
 }
 
@@ -88,14 +87,12 @@ LAMINA_HD constexpr uint8_t EncodeFp8(float x, Fp8Format format) {
   const uint32_t sign = (u >> 24) & 0x80u;
   const uint32_t magnitude = u & 0x7fffffffu;
   if (magnitude > 0x7f800000u) {
-    return static_cast<uint8_t>(format.nan_code |
-                                (format.fnuz ? 0u : sign));
+    return static_cast<uint8_t>(format.nan_code | (format.fnuz ? 0u : sign));
   }
   const uint32_t shift = static_cast<uint32_t>(23 - format.mantissa_bits);
   const int smallest_normal = 1 - format.bias;
   uint32_t code = 0;
-  if (magnitude <
-      (static_cast<uint32_t>(smallest_normal + 127) << 23)) {
+  if (magnitude < (static_cast<uint32_t>(smallest_normal + 127) << 23)) {
     // Subnormal: an addition in fp32 rounds at the right place.
     const float anchor = PowerOfTwo(smallest_normal + static_cast<int>(shift));
     const float rounded = std::bit_cast<float>(magnitude) + anchor;
@@ -103,8 +100,8 @@ LAMINA_HD constexpr uint8_t EncodeFp8(float x, Fp8Format format) {
   } else {
     const uint32_t odd = (magnitude >> shift) & 1u;
     const uint32_t rounded = magnitude + ((1u << (shift - 1)) - 1u) + odd;
-    code = (rounded - (static_cast<uint32_t>(127 - format.bias) << 23)) >>
-           shift;
+    code =
+        (rounded - (static_cast<uint32_t>(127 - format.bias) << 23)) >> shift;
     if (code > format.max_code) code = format.max_code;
   }
   if (format.fnuz && code == 0) return 0;  // there is no -0
@@ -128,11 +125,9 @@ struct FloatConverter<F8E4M3Fn> : quant_internal::Fp8Converter<F8E4M3Fn> {};
 template <>
 struct FloatConverter<F8E5M2> : quant_internal::Fp8Converter<F8E5M2> {};
 template <>
-struct FloatConverter<F8E4M3Fnuz> : quant_internal::Fp8Converter<F8E4M3Fnuz> {
-};
+struct FloatConverter<F8E4M3Fnuz> : quant_internal::Fp8Converter<F8E4M3Fnuz> {};
 template <>
-struct FloatConverter<F8E5M2Fnuz> : quant_internal::Fp8Converter<F8E5M2Fnuz> {
-};
+struct FloatConverter<F8E5M2Fnuz> : quant_internal::Fp8Converter<F8E5M2Fnuz> {};
 
 // Int8: nearest, ties to even, saturating to [-128, 127]; NaN becomes 0.
 template <>

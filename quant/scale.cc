@@ -117,8 +117,7 @@ absl::Status CheckScaleView(const char* op, const char* argument,
   if (row_major || col_major) return absl::OkStatus();
   if (grid.cols == 1) return names.Error("row_stride", row_stride, ">= 1");
   return names.Error(
-      "row_stride",
-      absl::StrCat(row_stride, " with col_stride ", col_stride),
+      "row_stride", absl::StrCat(row_stride, " with col_stride ", col_stride),
       absl::StrCat("row_stride >= ", row_extent, ", or col_stride >= ",
                    col_extent, " with row_stride >= 1: one element a scale"));
 }
@@ -174,9 +173,9 @@ absl::Status CheckQuantizedOutput(const char* op, const char* argument,
     return names.Error("codes.dtype", std::string(Name(out.codes.dtype)),
                        "f8e4m3fn, f8e5m2, f8e4m3fnuz, f8e5m2fnuz or i8");
   }
-  LAMINA_RETURN_IF_ERROR(CheckScaleView(
-      op, scales.c_str(), out.scales, batch * rows, cols,
-      out.dynamic ? Access::kWrite : Access::kRead));
+  LAMINA_RETURN_IF_ERROR(
+      CheckScaleView(op, scales.c_str(), out.scales, batch * rows, cols,
+                     out.dynamic ? Access::kWrite : Access::kRead));
   const float largest = MaxFinite(out.codes.dtype);
   if (out.qmax != 0 && !out.dynamic) {
     return names.Error("qmax", absl::StrCat(out.qmax),
@@ -205,9 +204,8 @@ absl::Status CheckRowwiseQuantizedOutput(const char* op, const char* argument,
                                          int64_t cols) {
   LAMINA_RETURN_IF_ERROR(
       CheckQuantizedOutput(op, argument, out, batch, rows, cols));
-  if (out.dynamic &&
-      (out.scales.granularity == ScaleGranularity::kPerTensor ||
-       out.scales.granularity == ScaleGranularity::kPerTile)) {
+  if (out.dynamic && (out.scales.granularity == ScaleGranularity::kPerTensor ||
+                      out.scales.granularity == ScaleGranularity::kPerTile)) {
     return absl::UnimplementedError(absl::StrCat(
         op, ": ", argument, ".scales.granularity: given dynamic ",
         Name(out.scales.granularity),

@@ -86,10 +86,9 @@ struct BasicScaleView {
   constexpr bool has_value() const { return data != nullptr; }
   // NOLINTNEXTLINE(google-explicit-constructor): a view may lose mutability.
   constexpr operator BasicScaleView<const void>() const
-    requires(!std::is_const_v<Void>)
-  {
-    return {data, dtype, granularity, block_cols, block_rows, row_stride,
-            col_stride};
+      requires(!std::is_const_v<Void>) {
+    return {data,       dtype,      granularity, block_cols,
+            block_rows, row_stride, col_stride};
   }
   // Offset, in elements, of the scale of matrix element (row, col).
   constexpr int64_t Index(int64_t row, int64_t col) const {
@@ -119,33 +118,30 @@ constexpr auto PerTensor(T* scale) {
 template <class T>
 constexpr auto PerRow(T* scales) {
   using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
-  return BasicScaleView<Void>{
-      .data = scales,
-      .dtype = DTypeOf<std::remove_const_t<T>>::value,
-      .granularity = ScaleGranularity::kPerRow,
-      .row_stride = 1};
+  return BasicScaleView<Void>{.data = scales,
+                              .dtype = DTypeOf<std::remove_const_t<T>>::value,
+                              .granularity = ScaleGranularity::kPerRow,
+                              .row_stride = 1};
 }
 template <class T>
 constexpr auto PerBlock(T* scales, int64_t cols, int64_t block_cols) {
   using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
-  return BasicScaleView<Void>{
-      .data = scales,
-      .dtype = DTypeOf<std::remove_const_t<T>>::value,
-      .granularity = ScaleGranularity::kPerBlock,
-      .block_cols = block_cols,
-      .row_stride = CeilDiv(cols, block_cols)};
+  return BasicScaleView<Void>{.data = scales,
+                              .dtype = DTypeOf<std::remove_const_t<T>>::value,
+                              .granularity = ScaleGranularity::kPerBlock,
+                              .block_cols = block_cols,
+                              .row_stride = CeilDiv(cols, block_cols)};
 }
 template <class T>
 constexpr auto PerTile(T* scales, int64_t cols, int64_t block_rows = 128,
                        int64_t block_cols = 128) {
   using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
-  return BasicScaleView<Void>{
-      .data = scales,
-      .dtype = DTypeOf<std::remove_const_t<T>>::value,
-      .granularity = ScaleGranularity::kPerTile,
-      .block_cols = block_cols,
-      .block_rows = block_rows,
-      .row_stride = CeilDiv(cols, block_cols)};
+  return BasicScaleView<Void>{.data = scales,
+                              .dtype = DTypeOf<std::remove_const_t<T>>::value,
+                              .granularity = ScaleGranularity::kPerTile,
+                              .block_cols = block_cols,
+                              .block_rows = block_rows,
+                              .row_stride = CeilDiv(cols, block_cols)};
 }
 
 // A quantised output of an operator; absent when codes.data is null.
@@ -167,7 +163,9 @@ struct QuantizedOutput {
 };
 
 // Smallest dynamic scale: 1 / (qmax * 512), formed in fp32.
-LAMINA_HD constexpr float MinScale(float qmax) { return 1.0f / (qmax * 512.0f); }
+LAMINA_HD constexpr float MinScale(float qmax) {
+  return 1.0f / (qmax * 512.0f);
+}
 
 // Dynamic scale of a group with the given amax, before any UE8M0 rounding.
 LAMINA_HD constexpr float DynamicScale(float amax, float qmax, float scale_ub) {
@@ -202,8 +200,7 @@ constexpr int64_t GroupEnd(const BasicScaleView<Void>& scales, int64_t col,
 }
 
 // The scale of matrix element (flat row, col) on the host.
-inline float LoadScale(const ConstScaleView& scales, int64_t row,
-                       int64_t col) {
+inline float LoadScale(const ConstScaleView& scales, int64_t row, int64_t col) {
   const int64_t index = scales.Index(row, col);
   return scales.dtype == DType::kF32
              ? static_cast<const float*>(scales.data)[index]

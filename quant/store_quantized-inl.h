@@ -14,8 +14,7 @@
 // Operators whose values are in memory, or dear to compute, call the plain
 // function of quant/store_quantized.h instead.
 
-#if defined(LAMINA_QUANT_STORE_QUANTIZED_INL_H_) == \
-    defined(HWY_TARGET_TOGGLE)
+#if defined(LAMINA_QUANT_STORE_QUANTIZED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAMINA_QUANT_STORE_QUANTIZED_INL_H_
 #undef LAMINA_QUANT_STORE_QUANTIZED_INL_H_
 #else
@@ -89,17 +88,16 @@ HWY_INLINE void StoreQuantized(DF32 d, const QuantizedOutput& out,
       return round ? RoundTo<T>(d, v) : v;
     }
   };
-  const float limit = out.dynamic ? ResolvedQmax(out)
-                                  : std::numeric_limits<float>::infinity();
+  const float limit =
+      out.dynamic ? ResolvedQmax(out) : std::numeric_limits<float>::infinity();
   // Blocks start at multiples of block_cols, wherever the span starts.
   for (int64_t begin = span.begin, end = 0; begin < span.end; begin = end) {
     end = GroupEnd(out.scales, begin, span.end);
     const float scale =
-        out.dynamic
-            ? StoreScale(out.scales, span.row, begin,
-                         DynamicScale(FiniteAbsMax(d, begin, end, rounded),
-                                      out))
-            : LoadScale(out.scales, span.row, begin);
+        out.dynamic ? StoreScale(out.scales, span.row, begin,
+                                 DynamicScale(
+                                     FiniteAbsMax(d, begin, end, rounded), out))
+                    : LoadScale(out.scales, span.row, begin);
     StoreCodes(d, codes, begin, end, 1.0f / scale, limit, rounded);
   }
 }

@@ -27,8 +27,7 @@ absl::Status CheckScalePair(const ConvertFp8DialectArgs& args) {
   LAMINA_RETURN_IF_ERROR(CheckScales(kOp, "scales", in, rows, cols));
   LAMINA_RETURN_IF_ERROR(
       CheckWrittenScales(kOp, "out_scales", out, rows, cols));
-  LAMINA_RETURN_IF_ERROR(
-      CheckDType(kOp, "out_scales", out.dtype, in.dtype));
+  LAMINA_RETURN_IF_ERROR(CheckDType(kOp, "out_scales", out.dtype, in.dtype));
   if (out.granularity != in.granularity) {
     return InvalidArgument(
         kOp, "out_scales.granularity", std::string(Name(out.granularity)),
@@ -62,8 +61,8 @@ absl::Status Check(const ConvertFp8DialectArgs& args) {
         kOp, ": codes -> out_codes: given ", KeyName(types), "; supported: ",
         SupportedRows(quant_internal::ConvertFp8DialectTable{})));
   }
-  LAMINA_RETURN_IF_ERROR(CheckOverlap(kOp, "out_codes", args.out_codes,
-                                      "codes", codes, /*in_place_ok=*/true));
+  LAMINA_RETURN_IF_ERROR(CheckOverlap(kOp, "out_codes", args.out_codes, "codes",
+                                      codes, /*in_place_ok=*/true));
   return CheckScalePair(args);
 }
 

@@ -24,8 +24,7 @@ HWY_INLINE V8 ConvertCodes(D8 d, V8 codes, Fp8Format from, Fp8Format to) {
   const auto nan = hn::Set(d, to.nan_code);
   if (to.fnuz) {
     const auto special = hn::Gt(magnitude, hn::Set(d, from.max_code));
-    return hn::IfThenElse(special, nan,
-                          hn::IfThenZeroElse(minus_zero, codes));
+    return hn::IfThenElse(special, nan, hn::IfThenZeroElse(minus_zero, codes));
   }
   const auto sign = hn::And(codes, sign_bit);
   const auto saturated =
@@ -72,10 +71,9 @@ void ConvertScales(const ConvertFp8DialectArgs& args, float factor) {
   const int64_t rows = args.codes.total_rows();
   const int64_t cols = args.codes.cols;
   const bool tile = in.granularity == ScaleGranularity::kPerTile;
-  const int64_t row_step =
-      in.granularity == ScaleGranularity::kPerTensor ? rows
-      : tile                                         ? in.block_rows
-                                                     : 1;
+  const int64_t row_step = in.granularity == ScaleGranularity::kPerTensor ? rows
+                           : tile ? in.block_rows
+                                  : 1;
   for (int64_t row = 0; row < rows; row += row_step) {
     for (int64_t col = 0; col < cols; col = GroupEnd(in, col, cols)) {
       StoreScale(args.out_scales, row, col, LoadScale(in, row, col) * factor);

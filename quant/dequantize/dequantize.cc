@@ -16,13 +16,13 @@ absl::Status Check(const DequantizeArgs& args) {
   LAMINA_RETURN_IF_ERROR(CheckMatrix(kOp, "codes", codes));
   LAMINA_RETURN_IF_ERROR(
       CheckShape(kOp, "y", args.y, codes.batch, codes.rows, codes.cols));
-  LAMINA_RETURN_IF_ERROR(CheckScales(kOp, "scales", args.scales,
-                                     codes.total_rows(), codes.cols));
+  LAMINA_RETURN_IF_ERROR(
+      CheckScales(kOp, "scales", args.scales, codes.total_rows(), codes.cols));
   const std::array types{codes.dtype, args.y.dtype};
   if (!Dispatch(quant_internal::DequantizeTable{}, types, [](auto) {})) {
     return absl::UnimplementedError(absl::StrCat(
-        kOp, ": codes -> y: given ", KeyName(types), "; supported: ",
-        SupportedRows(quant_internal::DequantizeTable{})));
+        kOp, ": codes -> y: given ", KeyName(types),
+        "; supported: ", SupportedRows(quant_internal::DequantizeTable{})));
   }
   LAMINA_RETURN_IF_ERROR(
       CheckOverlap(kOp, "y", args.y, "codes", codes, /*in_place_ok=*/false));

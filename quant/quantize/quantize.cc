@@ -14,13 +14,13 @@ constexpr char kOp[] = "Quantize";
 absl::Status Check(const QuantizeArgs& args) {
   const ConstMatrixView& x = args.x;
   LAMINA_RETURN_IF_ERROR(CheckMatrix(kOp, "x", x));
-  LAMINA_RETURN_IF_ERROR(CheckQuantizedOutput(kOp, "out", args.out, x.batch,
-                                              x.rows, x.cols));
+  LAMINA_RETURN_IF_ERROR(
+      CheckQuantizedOutput(kOp, "out", args.out, x.batch, x.rows, x.cols));
   const std::array types{x.dtype, args.out.codes.dtype};
   if (!Dispatch(quant_internal::QuantizeTable{}, types, [](auto) {})) {
     return absl::UnimplementedError(absl::StrCat(
-        kOp, ": x -> out.codes: given ", KeyName(types), "; supported: ",
-        SupportedRows(quant_internal::QuantizeTable{})));
+        kOp, ": x -> out.codes: given ", KeyName(types),
+        "; supported: ", SupportedRows(quant_internal::QuantizeTable{})));
   }
   return CheckQuantizedOverlap(kOp, "out", args.out, "x", x);
 }
@@ -45,10 +45,9 @@ absl::StatusOr<int64_t> QuantizeWorkspaceBytes(const QuantizeProblem& problem,
     return InvalidArgument(kQuery, "cols", problem.cols, ">= 0");
   }
   if (device.device.backend != Backend::kCpu) {
-    return absl::UnimplementedError(
-        absl::StrCat(kQuery, ": device: this build has no ",
-                     Name(device.device.backend),
-                     " backend; built backends: cpu"));
+    return absl::UnimplementedError(absl::StrCat(
+        kQuery, ": device: this build has no ", Name(device.device.backend),
+        " backend; built backends: cpu"));
   }
   return 0;
 }

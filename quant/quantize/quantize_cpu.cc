@@ -37,9 +37,8 @@ using quant_internal::Region;
 
 template <class X>
 auto LoadFrom(DF32 d, const X* row) {
-  return [d, row](int64_t i, int64_t n) HWY_ATTR {
-    return LoadUpTo(d, row + i, n);
-  };
+  return [d, row](int64_t i, int64_t n)
+             HWY_ATTR { return LoadUpTo(d, row + i, n); };
 }
 
 // Codes and scales of whole rows whose scales are static or their own.
@@ -130,24 +129,21 @@ void QuantizePerTensor(const QuantizeArgs& args, const Stream& stream) {
   const int64_t cols = args.x.cols;
   // The bits of floats >= 0 are ordered as the floats are.
   std::atomic<uint32_t> amax_bits = 0;
-  ParallelFor(stream, rows, RowGrain(cols),
-              [&](int64_t begin, int64_t end, int) {
-                const uint32_t bits = std::bit_cast<uint32_t>(
-                    HWY_DYNAMIC_DISPATCH(AmaxOfType)(args,
-                                                     {begin, end, 0, cols}));
-                uint32_t seen = amax_bits.load();
-                while (bits > seen &&
-                       !amax_bits.compare_exchange_weak(seen, bits)) {
-                }
-              });
+  ParallelFor(
+      stream, rows, RowGrain(cols), [&](int64_t begin, int64_t end, int) {
+        const uint32_t bits = std::bit_cast<uint32_t>(
+            HWY_DYNAMIC_DISPATCH(AmaxOfType)(args, {begin, end, 0, cols}));
+        uint32_t seen = amax_bits.load();
+        while (bits > seen && !amax_bits.compare_exchange_weak(seen, bits)) {
+        }
+      });
   const float scale = StoreScale(
       args.out.scales, 0, 0,
       DynamicScale(std::bit_cast<float>(amax_bits.load()), args.out));
-  ParallelFor(stream, rows, RowGrain(cols),
-              [&](int64_t begin, int64_t end, int) {
-                HWY_DYNAMIC_DISPATCH(RegionOfType)(
-                    args, {begin, end, 0, cols}, scale);
-              });
+  ParallelFor(
+      stream, rows, RowGrain(cols), [&](int64_t begin, int64_t end, int) {
+        HWY_DYNAMIC_DISPATCH(RegionOfType)(args, {begin, end, 0, cols}, scale);
+      });
 }
 
 void QuantizePerTile(const QuantizeArgs& args, const Stream& stream) {

@@ -121,9 +121,9 @@ void ExpectEqualsModel(const Case& c, const std::vector<float>& values) {
     ASSERT_EQ(FirstDifference(got.Dense<uint8_t>(), want.Dense<uint8_t>()), -1)
         << target;
     if (c.scales == DType::kF32) {
-      ASSERT_EQ(
-          FirstDifference(got_scales.Dense<float>(), want_scales.Dense<float>()),
-          -1)
+      ASSERT_EQ(FirstDifference(got_scales.Dense<float>(),
+                                want_scales.Dense<float>()),
+                -1)
           << target;
     } else {
       ASSERT_EQ(FirstDifference(got_scales.Dense<uint8_t>(),
@@ -138,11 +138,13 @@ void ExpectEqualsModel(const Case& c, const std::vector<float>& values) {
 }
 
 class StoreQuantized : public ::testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(
-    Codes, StoreQuantized,
-    ::testing::Values(DType::kF8E4M3Fn, DType::kF8E5M2, DType::kF8E4M3Fnuz,
-                      DType::kF8E5M2Fnuz, DType::kI8),
-    [](const auto& test) { return std::string(Name(test.param)); });
+INSTANTIATE_TEST_SUITE_P(Codes, StoreQuantized,
+                         ::testing::Values(DType::kF8E4M3Fn, DType::kF8E5M2,
+                                           DType::kF8E4M3Fnuz,
+                                           DType::kF8E5M2Fnuz, DType::kI8),
+                         [](const auto& test) {
+                           return std::string(Name(test.param));
+                         });
 
 TEST_P(StoreQuantized, EqualsTheScalarModel) {
   const float qmax = GetParam() == DType::kI8 ? 100.0f : 224.0f;
@@ -179,12 +181,9 @@ TEST_P(StoreQuantized, SpecialRowsEqualTheScalarModel) {
   const float smallest = std::numeric_limits<float>::denorm_min();
   const float largest = std::numeric_limits<float>::max();
   const std::vector<std::vector<float>> rows = {
-      std::vector<float>(40, 0.0f),
-      std::vector<float>(40, -0.0f),
-      std::vector<float>(40, kNaN),
-      std::vector<float>(40, -kInf),
-      {smallest, -smallest, 0.0f},
-      {largest, -largest, 1.0f, 0.0f, kInf},
+      std::vector<float>(40, 0.0f), std::vector<float>(40, -0.0f),
+      std::vector<float>(40, kNaN), std::vector<float>(40, -kInf),
+      {smallest, -smallest, 0.0f},  {largest, -largest, 1.0f, 0.0f, kInf},
       {kNaN, 1.0f, 1.0f, 1.0f},
   };
   for (const auto& row : rows) {
