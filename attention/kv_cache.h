@@ -9,16 +9,24 @@
 
 namespace lamina {
 
-// Keys and values of past tokens, in pages of `page_tokens` tokens.
-//   K of (sequence s, position p, head h) starts at element
-//     page(s, p / page_tokens) * page_stride
-//       + (p % page_tokens) * token_stride + h * head_stride
-// with page(s, i) = page_table[s * page_table_stride + i]. A null page_table
-// is a contiguous cache: sequence s is page s, and page_tokens its capacity.
+// Keys and values of past tokens, in pages of `page_tokens` tokens. K of
+// (sequence s, position p, head h) is the head_dim adjacent elements from
+//
+//   page(s, p / page_tokens) * page_stride
+//     + (p % page_tokens) * token_stride + h * head_stride
+//
+// with page(s, i) = page_table[s * page_table_stride + i], V likewise with the
+// same strides from its own pointer. The strides may nest in any order
+// ([page, token, head] or [page, head, token]) but no two vectors may overlap;
+// the stride of a dimension of size 1 is not used. Paged memory: Kwon et al.,
+// "Efficient Memory Management … with PagedAttention" (2023).
+//
+// A null page_table is a contiguous cache: sequence s is page s, page_tokens
+// its capacity, and there are num_pages sequences (`sequences` is not read).
 struct KvCacheView {
   void* k = nullptr;
   void* v = nullptr;
-  DType dtype = DType::kBF16;  // f32, f16, bf16 or FP8
+  DType dtype = DType::kBF16;  // f32, f16, bf16 or one of the four FP8
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t num_pages = 0;
@@ -26,10 +34,13 @@ struct KvCacheView {
   int64_t page_stride = 0;
   int64_t token_stride = 0;
   int64_t head_stride = 0;
-  const int32_t* page_table = nullptr;  // [sequences, pages per sequence]
-  int64_t page_table_stride = 0;
+  // [sequences, page_table_stride]; entry i of a row is read only when the
+  // sequence has positions on its i-th page.
+  const int32_t* page_table = nullptr;
+  int64_t page_table_stride = 0;  // pages per sequence
   int64_t sequences = 0;
-  // FP8: real = code * scale, per tensor. Null: 1.
+  // FP8 caches only: real = code * scale, one scale for all keys, one for all
+  // values, finite and > 0. Null: 1.
   const float* k_scale = nullptr;
   const float* v_scale = nullptr;
 };
@@ -39,12 +50,35 @@ KvCacheView DenseKvCache(void* k, void* v, DType dtype, int64_t num_pages,
                          int64_t page_tokens, int64_t kv_heads,
                          int64_t head_dim);
 
+// Writes k and v of token t at position positions[t] of sequence
+// sequence_ids[t]:
+//
+//   f32, f16, bf16 cache   round_T(x)
+//   FP8 cache              convert(x * (1 / scale)), the division and the
+//                          product rounded to fp32; saturating, NaN stays NaN
+//
+// Shapes      k, v [tokens, kv_heads, head_dim], any strides.
+// Types       f32, f16, bf16 (v has k's) into any type of the cache.
+// Aliasing    neither k nor v may overlap the cache.
+// Duty        (sequence, position) of any two tokens differ; two sequences
+//             share no page that is written.
+// Errors      InvalidArgument; Unimplemented for other types. On the CPU a
+//             sequence id, position or page index outside the cache is
+//             InvalidArgument and names the token, and a scale is checked;
+//             nothing has been written then. A GPU backend does not see these
+//             values before it runs: there they are the caller's duty.
+//
+//   KvCacheView cache = DenseKvCache(k_cache, v_cache, DType::kBF16,
+//                                    sequences, 4096, kv_heads, head_dim);
+//   KvAppend({.k = Heads(k, tokens, kv_heads, head_dim),
+//             .v = Heads(v, tokens, kv_heads, head_dim),
+//             .cache = cache, .positions = positions}, stream);
 struct KvAppendArgs {
-  ConstMatrixView k;  // [tokens, kv_heads, head_dim]: f32, f16, bf16
+  ConstMatrixView k;
   ConstMatrixView v;
   KvCacheView cache;
   const int32_t* sequence_ids = nullptr;  // [tokens]; null: token t is of sequence t
-  const int32_t* positions = nullptr;     // [tokens]: where to write
+  const int32_t* positions = nullptr;     // [tokens]
 };
 [[nodiscard]] absl::Status KvAppend(const KvAppendArgs& args, Stream stream);
 
