@@ -52,9 +52,9 @@ std::string KeyName(const Key& key, const char* separator = " -> ") {
 
 // "f32 -> f32, bf16 -> f8e4m3fn": what an Unimplemented error lists.
 template <class... Row>
-std::string SupportedRows(Table<Row...>) {
+std::string SupportedRows(Table<Row...>, const char* separator = " -> ") {
   std::string rows;
-  ((rows += (rows.empty() ? "" : ", ") + KeyName(Row::kKey)), ...);
+  ((rows += (rows.empty() ? "" : ", ") + KeyName(Row::kKey, separator)), ...);
   return rows;
 }
 
