@@ -1,5 +1,78 @@
 #pragma once
 
+// SkinnyGemm: y = epilogue(x · wᵀ) for few rows of x, as LLM decoding has it.
+// Any m >= 1 works; on the CPU large m (prefill) is served as well.
+//
+//   std::vector<std::byte> scratch(*SkinnyGemmWorkspaceBytes(
+//       {.m = 1, .n = 960, .k = 576, .w_type = DType::kF8E4M3Fn},
+//       GetDeviceInfo({})));
+//   absl::Status status = SkinnyGemm(
+//       {.x = Matrix(x, 1, 576),                    // const BF16*
+//        .w = Matrix(w, 960, 576),                  // const F8E4M3Fn*
+//        .w_scales = PerRow(w_scales),              // const float*, [960]
+//        .y = Matrix(y, 1, 960),                    // BF16*
+//        .workspace = scratch.data(),
+//        .workspace_bytes = static_cast<int64_t>(scratch.size())},
+//       Stream::Cpu());
+//
+// Types. x: f32, f16, bf16, the four FP8 types; w: f16, bf16, the four FP8
+// types; y: f32, f16, bf16; every combination. y.dtype names the output type
+// also when y.data is null (quantised output alone). bias: f32 or y.dtype;
+// residual: y.dtype. x, w, residual and y are matrices (batch = 1) with any
+// row_stride >= cols and any alignment of one element.
+//
+// Scales belong to FP8 operands alone; an FP8 operand without scales counts as
+// scaled by 1. x: per tensor, per row, or per block of 1 x 128. w: per tensor,
+// per row (output channel), per block of 1 x 128, or per tile of 128 x 128.
+//
+// The rule on the CPU, all in fp32:
+//   dot(a, b, count):
+//     slot[0 … 15] = +0
+//     for k = 0 … count - 1, in order:
+//       slot[k mod 16] = fma(a[k], b[k], slot[k mod 16])
+//     then for every k from count to the next multiple of 16:
+//       slot[k mod 16] = slot[k mod 16] + (+0)
+//     the slots are added as a balanced tree of halves: slot s with s + 8, the
+//     eight sums s with s + 4, the four with s + 2, the two.
+//   without block scales:
+//     sum = (dot(x[m], w[n], k) * x_scale[m]) * w_scale[n]
+//   when x or w has scales per block or tile:
+//     sum = +0; for each block b of 128 columns, the last may be shorter:
+//       sum = sum + (dot(x[m] block b, w[n] block b) * x_scale[m, b])
+//                   * w_scale[n, b]
+//     (an operand with one scale a row or tensor has it in every block)
+//   value = sum + bias[n]                            if there is a bias
+//   value = gate(value of gate row, value of up row)     if there is a gate
+//   value = value + residual                         if there is a residual
+//   y = round_T(value); codes = quantised value (quant/scale.h), straight
+//   from fp32 or, with round_before_quant, from round_T(value) (T = y.dtype)
+// x and w enter as the exact values of their elements. No operation but the
+// fma of dot is fused. NaN comes out as NaN; which NaN is not specified.
+// GPU backends may add in another order and state theirs.
+//
+// Hence batch-invariant and deterministic: the bits of a row of y depend
+// neither on the other rows, nor on m, the number of threads, the SIMD target
+// or the contents of the workspace.
+//
+// Accuracy: |dot - exact| <= (ceil(k / 16) + 4) * 2^-24 * sum |x * w|, about.
+//
+// Gate: w has 2 * cols rows for cols columns of y, gate.layout says which rows
+// are gate and which are up (core/gate.h); bias has 2 * cols elements.
+//
+// Quantised output: static scales of any granularity; dynamic scales per row
+// or per block of columns.
+//
+// Aliasing: residual may be y itself (the very same view). Otherwise the
+// outputs and the workspace overlap nothing.
+//
+// Zero rows, or no output columns: OK, nothing done. k = 0: dot is +0 and sum
+// is +0, whatever the scales.
+//
+// Errors: InvalidArgument for shapes, types, strides, null pointers, scales,
+// overlap, and a workspace smaller than SkinnyGemmWorkspaceBytes for the
+// stream's number of threads; Unimplemented for a stream or dynamic scales that
+// there is no kernel for.
+
 #include <cstdint>
 #include <optional>
 
@@ -12,32 +85,36 @@
 
 namespace lamina {
 
-// y = epilogue(x · wᵀ)
 struct SkinnyGemmArgs {
-  ConstMatrixView x;        // [m, k]: f32, f16, bf16 or FP8
-  ConstScaleView x_scales;  // FP8 x: per tensor, per row, per 128-block
-  ConstMatrixView w;        // [n, k]: f16, bf16 or FP8; row = output channel
-  ConstScaleView w_scales;  // FP8 w: per tensor, per row, per 128x128 tile
-  ConstVectorView bias;     // [n]: y's dtype or f32; optional
-  std::optional<GateSpec> gate;  // gated activation: y is [m, n / 2]
-  ConstMatrixView residual;      // [m, n or n / 2]: y's dtype, added last
-  MatrixView y;                  // f32, f16, bf16; optional with `quantized`
-  QuantizedOutput quantized;
-  void* workspace = nullptr;
+  ConstMatrixView x = {};          // [m, k]
+  ConstScaleView x_scales = {};    // of x, when x is FP8
+  ConstMatrixView w = {};          // [n, k]; row = output channel
+  ConstScaleView w_scales = {};    // of w, when w is FP8
+  ConstVectorView bias = {};       // [n]; optional
+  std::optional<GateSpec> gate = {};  // gated activation: y is [m, n / 2]
+  ConstMatrixView residual = {};   // as y; optional, added last
+  MatrixView y = {};               // [m, n or n / 2]; optional with `quantized`
+  QuantizedOutput quantized = {};  // [m, n or n / 2]; optional
+  void* workspace = nullptr;       // scratch, any alignment, any contents
   int64_t workspace_bytes = 0;
 };
 [[nodiscard]] absl::Status SkinnyGemm(const SkinnyGemmArgs& args,
                                       Stream stream);
 
-// The part of the arguments that decides how much workspace is needed.
+// The part of the arguments that decides how much workspace is needed. A larger
+// m, n, k or number of threads never needs less, so the largest problem's
+// workspace serves the smaller ones.
 struct SkinnyGemmProblem {
-  int64_t m = 0, n = 0, k = 0;
+  int64_t m = 0, n = 0, k = 0;  // n: rows of w
   DType x_type = DType::kBF16;
   DType w_type = DType::kBF16;
   DType y_type = DType::kBF16;
   bool gated = false;
   bool quantized = false;
 };
+
+// Needs no device, only its description. num_threads: of the CPU stream that
+// will be used; 0 = device.num_units, as Stream::Cpu() has.
 [[nodiscard]] absl::StatusOr<int64_t> SkinnyGemmWorkspaceBytes(
     const SkinnyGemmProblem& problem, const DeviceInfo& device,
     int num_threads = 0);
