@@ -209,8 +209,12 @@ struct DecoderBlock::Call {
     return out;
   }
 
-  absl::Status Project(const LinearWeights& linear, int64_t input_offset,
-                       int64_t cols, MatrixView y) const {
+  absl::Status Project(BlockStage stage, const LinearWeights& linear,
+                       int64_t input_offset, int64_t cols,
+                       MatrixView y) const {
+    if (args.observe_input && !quantized()) {
+      args.observe_input(stage, Activations(input_offset, cols));
+    }
     SkinnyGemmArgs gemm = {.x = Activations(input_offset, cols),
                            .w = linear.w,
                            .w_scales = linear.w_scales,
@@ -316,24 +320,24 @@ struct DecoderBlock::Call {
       case BlockStage::kAttentionNorm:
         return Norm(weights.attention_norm, !args.delta_is_zero, weights.qkv);
       case BlockStage::kQkv:
-        return Project(weights.qkv, layout.normed, config().hidden_dim,
+        return Project(stage, weights.qkv, layout.normed, config().hidden_dim,
                        Activations(layout.qkv, config().qkv_dim()));
       case BlockStage::kRopeAppend:
         return RopeAppend();
       case BlockStage::kAttention:
         return Attention();
       case BlockStage::kOutput:
-        return Project(weights.output, layout.attention, config().q_dim(),
+        return Project(stage, weights.output, layout.attention, config().q_dim(),
                        args.delta);
       case BlockStage::kFfnNorm:
         return Norm(weights.ffn_norm, true, weights.gate_up);
       case BlockStage::kGateUp:
-        return Project(weights.gate_up, layout.normed, config().hidden_dim,
+        return Project(stage, weights.gate_up, layout.normed, config().hidden_dim,
                        Activations(layout.gate_up, 2 * config().ffn_dim));
       case BlockStage::kActivation:
         return Activation();
       case BlockStage::kDown:
-        return Project(weights.down, layout.activated, config().ffn_dim,
+        return Project(stage, weights.down, layout.activated, config().ffn_dim,
                        args.delta);
     }
     return absl::InternalError("DecoderBlock: no such stage");

@@ -30,6 +30,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -121,6 +122,9 @@ struct DecoderBlockArgs {
   int64_t workspace_bytes = 0;
   // Empty, or kNumBlockStages + 1 events, recorded around the stages.
   absl::Span<Event> events;
+  // For calibration: called with the stage and the input of each projection
+  // once its producer is enqueued. Not with quantised inputs.
+  std::function<void(BlockStage, const ConstMatrixView&)> observe_input;
 };
 
 class DecoderBlock {

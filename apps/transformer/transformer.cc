@@ -471,25 +471,30 @@ absl::Status Transformer::Forward(const ForwardArgs& args, Stream stream) {
   const int64_t max_position =
       *std::max_element(args.positions.begin(), args.positions.end());
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
-    LAMINA_RETURN_IF_ERROR(block_->Decode(
-        {.weights = &layers_[static_cast<size_t>(layer)],
-         .cache = layer_cache(layer),
-         .rope_table = rope_table_view_,
-         .sequence_ids = sequence_ids,
-         .positions = args.positions.data(),
-         .max_position = max_position,
-         .residual = residual,
-         .delta = delta,
-         .delta_is_zero = layer == 0,
-         .workspace = state + block_workspace_offset_,
-         .workspace_bytes = block_->workspace_bytes(),
-         .events = args.events.empty()
-                       ? absl::Span<Event>()
-                       : args.events.subspan(
-                             static_cast<size_t>(layer *
-                                                 (kNumBlockStages + 1)),
-                             kNumBlockStages + 1)},
-        stream));
+    DecoderBlockArgs block_args = {
+        .weights = &layers_[static_cast<size_t>(layer)],
+        .cache = layer_cache(layer),
+        .rope_table = rope_table_view_,
+        .sequence_ids = sequence_ids,
+        .positions = args.positions.data(),
+        .max_position = max_position,
+        .residual = residual,
+        .delta = delta,
+        .delta_is_zero = layer == 0,
+        .workspace = state + block_workspace_offset_,
+        .workspace_bytes = block_->workspace_bytes()};
+    if (!args.events.empty()) {
+      constexpr size_t kStep = kNumBlockStages + 1;
+      block_args.events =
+          args.events.subspan(static_cast<size_t>(layer) * kStep, kStep);
+    }
+    if (args.observe_input) {
+      block_args.observe_input = [&](BlockStage stage,
+                                     const ConstMatrixView& input) {
+        args.observe_input(layer, stage, input);
+      };
+    }
+    LAMINA_RETURN_IF_ERROR(block_->Decode(block_args, stream));
   }
 
   Event* const events =

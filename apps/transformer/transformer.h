@@ -55,6 +55,9 @@ struct ForwardArgs {
   MatrixView logits;
   // Empty, or Transformer::num_events() events.
   absl::Span<Event> events;
+  // For calibration: DecoderBlockArgs::observe_input, with the layer.
+  std::function<void(int64_t, BlockStage, const ConstMatrixView&)>
+      observe_input;
 };
 
 class Transformer {
