@@ -39,6 +39,12 @@ class CommandLine {
   }
 
   int Run(int argc, char** argv) {
+    if (argc > 1 && argv[1][0] != '-' &&
+        app_.get_subcommand_no_throw(argv[1]) == nullptr) {
+      std::fprintf(stderr, "lamina: no command '%s' (see lamina --help)\n",
+                   OneLine(argv[1]).c_str());
+      return kUsageError;
+    }
     try {
       app_.parse(argc, argv);
     } catch (const CLI::CallForHelp& help) {
@@ -148,9 +154,9 @@ class CommandLine {
     c->add_option("--max-tokens", generate_.max_tokens, "New tokens at most")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
-    c->add_option("--weights", generate_.weights, "bf16 or fp8")
-        ->check(kWeightTypes)
-        ->capture_default_str();
+    c->add_option("--weights", generate_.weights,
+                  "bf16 or fp8; default: fp8 for an FP8 checkpoint, else bf16")
+        ->check(kWeightTypes);
     c->add_option("--kv", generate_.kv, "KV cache: bf16 or fp8")
         ->check(kWeightTypes)
         ->capture_default_str();

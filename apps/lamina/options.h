@@ -49,7 +49,7 @@ struct GenerateOptions : CommonOptions {
   std::string system;
   bool raw = false;
   int64_t max_tokens = 256;
-  std::string weights = "bf16";
+  std::string weights;  // empty: as the file has them
   std::string kv = "bf16";
   int64_t batch = 1;
   double temperature = 0;
