@@ -39,8 +39,11 @@ class CommandLine {
   }
 
   int Run(int argc, char** argv) {
+    const auto is_named = [&](CLI::App* command) {
+      return command->get_name() == argv[1];
+    };
     if (argc > 1 && argv[1][0] != '-' &&
-        app_.get_subcommand_no_throw(argv[1]) == nullptr) {
+        app_.get_subcommands(is_named).empty()) {
       std::fprintf(stderr, "lamina: no command '%s' (see lamina --help)\n",
                    OneLine(argv[1]).c_str());
       return kUsageError;
