@@ -32,6 +32,24 @@ int UsableCores() {
   return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
+// Bytes of the last-level cache that the first core sees.
+// NOTE: sysconf(_SC_LEVEL3_CACHE_SIZE) adds up the caches of all core
+// complexes of an AMD processor.
+int64_t LastLevelCacheBytes() {
+  int64_t bytes = 0;
+  for (int index = 0; index < 8; ++index) {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" +
+                       std::to_string(index) + "/size");
+    int64_t size = 0;
+    char unit = 0;
+    if (!(file >> size)) continue;
+    if (file >> unit) size <<= unit == 'K' ? 10 : unit == 'M' ? 20 : 0;
+    bytes = std::max(bytes, size);
+  }
+  if (bytes == 0) bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::max<int64_t>(0, bytes);
+}
+
 DeviceInfo QueryCpu() {
   DeviceInfo info;
   info.name = CpuModelName();
@@ -42,7 +60,7 @@ DeviceInfo QueryCpu() {
   info.num_units = UsableCores();
   info.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
                       sysconf(_SC_PAGE_SIZE);
-  info.cache_bytes = std::max<int64_t>(0, sysconf(_SC_LEVEL3_CACHE_SIZE));
+  info.cache_bytes = LastLevelCacheBytes();
   return info;
 }
 
