@@ -13,6 +13,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "lamina/core/attributes.h"
 #include "lamina/core/dtype.h"
@@ -146,8 +147,8 @@ struct FloatConverter<int8_t> {
 };
 
 // A power of two. From rounds *up*, so that amax / scale never exceeds qmax:
-// the smallest 2^e >= x, clamped to [2^-127, 2^127]; NaN and negative give
-// NaN (0xFF).
+// the smallest 2^e >= x, clamped to [2^-127, 2^127] (±0 gives 2^-127, Inf
+// 2^127); NaN and x < 0 give NaN (0xFF).
 template <>
 struct FloatConverter<F8E8M0> {
   LAMINA_HD static constexpr float To(F8E8M0 x) {
@@ -157,7 +158,7 @@ struct FloatConverter<F8E8M0> {
   }
   LAMINA_HD static constexpr F8E8M0 From(float x) {
     if (!(x >= 0.0f)) return {0xffu};
-    const uint32_t u = std::bit_cast<uint32_t>(x);
+    const uint32_t u = std::bit_cast<uint32_t>(x) & 0x7fffffffu;
     if (u <= 0x400000u) return {0};  // 2^-127 and below
     uint32_t exponent = u >> 23;
     if ((u & 0x7fffffu) != 0) ++exponent;

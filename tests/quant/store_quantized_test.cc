@@ -201,5 +201,97 @@ TEST_P(StoreQuantized, SpecialRowsEqualTheScalarModel) {
   }
 }
 
+// ---- Scales -----------------------------------------------------------------
+
+// The minimum scales that vLLM documents.
+static_assert(MinScale(448.0f) == 4.35965401e-06f);
+static_assert(MinScale(224.0f) == 8.71930803e-06f);
+static_assert(DynamicScale(448.0f, 448.0f, kInf) == 1.0f);
+static_assert(DynamicScale(448.0f, 448.0f, 224.0f) == 0.5f);
+static_assert(DynamicScale(0.0f, 448.0f, kInf) == MinScale(448.0f));
+
+constexpr ConstScaleView kBlocks{.granularity = ScaleGranularity::kPerBlock,
+                                 .block_cols = 32,
+                                 .row_stride = 10};
+static_assert(GroupEnd(kBlocks, 0, 100) == 32);
+static_assert(GroupEnd(kBlocks, 33, 100) == 64);
+static_assert(GroupEnd(kBlocks, 96, 100) == 100);
+static_assert(kBlocks.Index(3, 64) == 32);
+constexpr ConstScaleView kTiles{.granularity = ScaleGranularity::kPerTile,
+                                .block_cols = 128,
+                                .block_rows = 128,
+                                .row_stride = 1,
+                                .col_stride = 7};
+static_assert(GroupEnd(kTiles, 130, 1000) == 256);
+static_assert(kTiles.Index(256, 127) == 2);
+static_assert(kTiles.Index(127, 256) == 14);
+
+TEST(CheckRowwiseQuantizedOutput, RefusesDynamicScalesThatRowsShare) {
+  std::vector<F8E4M3Fn> codes(256 * 128);
+  std::vector<float> scales(1024);
+  QuantizedOutput out{.codes = Matrix(codes.data(), 256, 128),
+                      .scales = PerTensor(scales.data()),
+                      .dynamic = true};
+  const auto check = [&] {
+    return CheckRowwiseQuantizedOutput("Op", "quantized", out, 1, 256, 128);
+  };
+  EXPECT_EQ(check().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(std::string(check().message()),
+            "Op: quantized.scales.granularity: given dynamic per_tensor; "
+            "supported: static per_tensor, per_row, per_block, per_tile; "
+            "dynamic per_row, per_block (Quantize has the rest)");
+  out.dynamic = false;
+  EXPECT_EQ(check(), absl::OkStatus());
+  out.scales = PerTile(scales.data(), 128);
+  EXPECT_EQ(check(), absl::OkStatus());
+  out.dynamic = true;
+  EXPECT_EQ(check().code(), absl::StatusCode::kUnimplemented);
+  out.scales = PerRow(scales.data());
+  EXPECT_EQ(check(), absl::OkStatus());
+  out.scales = PerBlock(scales.data(), 128, 64);
+  EXPECT_EQ(check(), absl::OkStatus());
+  out.codes.rows = 255;
+  EXPECT_EQ(std::string(check().message()),
+            "Op: quantized.codes.rows: given 255, want 256");
+}
+
+TEST(CheckQuantizedOverlap, NamesWhatOverlapsTheInput) {
+  std::vector<float> memory(64 * 64);
+  std::vector<float> scales(64);
+  QuantizedOutput out{
+      .codes = Matrix(reinterpret_cast<int8_t*>(memory.data()), 64, 64),
+      .scales = PerRow(scales.data()),
+      .dynamic = true};
+  const auto check = [&](const ConstMatrixView& in) {
+    return std::string(
+        CheckQuantizedOverlap("Op", "quantized", out, "x", in).message());
+  };
+  EXPECT_EQ(check(Matrix(memory.data(), 64, 64)),
+            "Op: quantized.codes: given memory that overlaps x, want other "
+            "memory");
+  EXPECT_EQ(check(Matrix(scales.data(), 1, 64)),
+            "Op: quantized.scales: given memory that overlaps x, want other "
+            "memory");
+  out.dynamic = false;  // scales that are read may be part of x
+  EXPECT_EQ(check(Matrix(scales.data(), 1, 64)), "");
+  EXPECT_EQ(check(Matrix(memory.data() + 64 * 16, 4, 64)), "");
+}
+
+TEST(ScaleGridView, FollowsTheStrides) {
+  const ConstMatrixView tiles = ScaleGridView(kTiles, 300, 1000);
+  EXPECT_EQ(tiles.rows, 8);  // transposed: columns of the grid
+  EXPECT_EQ(tiles.cols, 3);
+  EXPECT_EQ(tiles.row_stride, 7);
+  ConstScaleView both = kBlocks;
+  both.col_stride = 2;
+  const ConstMatrixView view = ScaleGridView(both, 5, 100);
+  EXPECT_EQ(view.batch, 5);
+  EXPECT_EQ(view.batch_stride, 10);
+  EXPECT_EQ(view.rows, 4);
+  EXPECT_EQ(view.row_stride, 2);
+  EXPECT_EQ(view.cols, 1);
+  EXPECT_EQ(ScaleGridView(kBlocks, 0, 100).total_rows(), 0);
+}
+
 }  // namespace
 }  // namespace lamina
