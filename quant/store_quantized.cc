@@ -13,27 +13,26 @@ HWY_BEFORE_NAMESPACE();
 namespace lamina {
 namespace HWY_NAMESPACE {
 
+// NOTE: the rounding is chosen at run time, once a vector: a third of the
+// instantiations, and the branch is predicted.
 template <class Code>
 HWY_NOINLINE void StoreSpan(const QuantizedOutput& out, QuantizedSpan span,
                             const float* values, DType round_type) {
   const DF32 d;
-  const auto load = [&](int64_t i, int64_t n) HWY_ATTR {
-    return LoadUpTo(d, values + (i - span.begin), n);
-  };
-  if (!out.round_before_quant || round_type == DType::kF32) {
-    StoreQuantized<Code, float>(d, out, span, load);
-  } else if (round_type == DType::kBF16) {
-    StoreQuantized<Code, BF16>(d, out, span, load);
-  } else {
-    StoreQuantized<Code, F16>(d, out, span, load);
-  }
+  StoreQuantized<Code, float>(d, out, span, [&](int64_t i, int64_t n) HWY_ATTR {
+    const VF32 v = LoadUpTo(d, values + (i - span.begin), n);
+    if (round_type == DType::kBF16) return RoundTo<BF16>(d, v);
+    if (round_type == DType::kF16) return RoundTo<F16>(d, v);
+    return v;
+  });
 }
 
 void StoreQuantizedSpanCpu(const QuantizedOutput& out, QuantizedSpan span,
                            const float* values, DType round_type) {
   Dispatch(CodeTable{}, std::array{out.codes.dtype},
            [&]<class Code>(Types<Code>) {
-             StoreSpan<Code>(out, span, values, round_type);
+             StoreSpan<Code>(out, span, values,
+                             out.round_before_quant ? round_type : DType::kF32);
            });
 }
 

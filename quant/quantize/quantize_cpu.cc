@@ -32,74 +32,81 @@ HWY_BEFORE_NAMESPACE();
 namespace lamina {
 namespace HWY_NAMESPACE {
 
-using quant_internal::QuantizeTable;
 using quant_internal::Region;
 
-template <class X>
-auto LoadFrom(DF32 d, const X* row) {
-  return [d, row](int64_t i, int64_t n)
-             HWY_ATTR { return LoadUpTo(d, row + i, n); };
+// Columns of one row of x as fp32.
+// NOTE: the type is chosen at run time, once a vector: a third of the
+// instantiations, and the branch is predicted.
+struct Source {
+  DType dtype;
+  const void* row;
+
+  HWY_INLINE VF32 operator()(int64_t i, int64_t n) const {
+    const DF32 d;
+    switch (dtype) {
+      case DType::kBF16:
+        return LoadUpTo(d, static_cast<const BF16*>(row) + i, n);
+      case DType::kF16:
+        return LoadUpTo(d, static_cast<const F16*>(row) + i, n);
+      default:
+        return LoadUpTo(d, static_cast<const float*>(row) + i, n);
+    }
+  }
+};
+
+Source SourceOf(const ConstMatrixView& x, int64_t row) {
+  switch (x.dtype) {
+    case DType::kBF16:
+      return {x.dtype, x.Row<BF16>(row)};
+    case DType::kF16:
+      return {x.dtype, x.Row<F16>(row)};
+    default:
+      return {x.dtype, x.Row<float>(row)};
+  }
 }
 
 // Codes and scales of whole rows whose scales are static or their own.
-template <class X, class Code>
-HWY_NOINLINE void QuantizeRows(const QuantizeArgs& args, int64_t row_begin,
-                               int64_t row_end) {
-  const DF32 d;
+template <class Code>
+HWY_NOINLINE void RowsTo(const QuantizeArgs& args, int64_t row_begin,
+                         int64_t row_end) {
   for (int64_t row = row_begin; row < row_end; ++row) {
-    StoreQuantized<Code, float>(d, args.out,
+    StoreQuantized<Code, float>(DF32(), args.out,
                                 {.row = row, .begin = 0, .end = args.x.cols},
-                                LoadFrom(d, args.x.Row<X>(row)));
+                                SourceOf(args.x, row));
   }
 }
 
 // Codes of a region with one dynamic scale, which is known.
-template <class X, class Code>
-HWY_NOINLINE void QuantizeRegion(const QuantizeArgs& args, Region region,
-                                 float scale) {
-  const DF32 d;
+template <class Code>
+HWY_NOINLINE void RegionTo(const QuantizeArgs& args, Region region,
+                           float scale) {
   const float limit = ResolvedQmax(args.out);
   for (int64_t row = region.row_begin; row < region.row_end; ++row) {
-    StoreCodes(d, args.out.codes.Row<Code>(row), region.col_begin,
-               region.col_end, 1.0f / scale, limit,
-               LoadFrom(d, args.x.Row<X>(row)));
+    StoreCodes(DF32(), args.out.codes.Row<Code>(row), region.col_begin,
+               region.col_end, 1.0f / scale, limit, SourceOf(args.x, row));
   }
 }
 
-template <class X>
-HWY_NOINLINE float RegionAmax(const QuantizeArgs& args, Region region) {
-  const DF32 d;
+void QuantizeRows(const QuantizeArgs& args, int64_t row_begin,
+                  int64_t row_end) {
+  Dispatch(
+      CodeTable{}, std::array{args.out.codes.dtype},
+      [&]<class Code>(Types<Code>) { RowsTo<Code>(args, row_begin, row_end); });
+}
+
+void QuantizeRegion(const QuantizeArgs& args, Region region, float scale) {
+  Dispatch(
+      CodeTable{}, std::array{args.out.codes.dtype},
+      [&]<class Code>(Types<Code>) { RegionTo<Code>(args, region, scale); });
+}
+
+float RegionAmax(const QuantizeArgs& args, Region region) {
   float amax = 0.0f;
   for (int64_t row = region.row_begin; row < region.row_end; ++row) {
-    amax = std::max(amax, FiniteAbsMax(d, region.col_begin, region.col_end,
-                                       LoadFrom(d, args.x.Row<X>(row))));
+    amax = std::max(amax, FiniteAbsMax(DF32(), region.col_begin, region.col_end,
+                                       SourceOf(args.x, row)));
   }
   return amax;
-}
-
-void RowsOfType(const QuantizeArgs& args, int64_t row_begin, int64_t row_end) {
-  Dispatch(QuantizeTable{}, std::array{args.x.dtype, args.out.codes.dtype},
-           [&]<class X, class Code>(Types<X, Code>) {
-             QuantizeRows<X, Code>(args, row_begin, row_end);
-           });
-}
-
-void RegionOfType(const QuantizeArgs& args, Region region, float scale) {
-  Dispatch(QuantizeTable{}, std::array{args.x.dtype, args.out.codes.dtype},
-           [&]<class X, class Code>(Types<X, Code>) {
-             QuantizeRegion<X, Code>(args, region, scale);
-           });
-}
-
-float AmaxOfType(const QuantizeArgs& args, Region region) {
-  switch (args.x.dtype) {
-    case DType::kF16:
-      return RegionAmax<F16>(args, region);
-    case DType::kBF16:
-      return RegionAmax<BF16>(args, region);
-    default:
-      return RegionAmax<float>(args, region);
-  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -117,9 +124,9 @@ namespace lamina {
 namespace quant_internal {
 namespace {
 
-HWY_EXPORT(RowsOfType);
-HWY_EXPORT(RegionOfType);
-HWY_EXPORT(AmaxOfType);
+HWY_EXPORT(QuantizeRows);
+HWY_EXPORT(QuantizeRegion);
+HWY_EXPORT(RegionAmax);
 
 // Rows of about 32 Ki elements: some microseconds of work.
 int64_t RowGrain(int64_t cols) { return std::max<int64_t>(1, 32768 / cols); }
@@ -132,7 +139,7 @@ void QuantizePerTensor(const QuantizeArgs& args, const Stream& stream) {
   ParallelFor(
       stream, rows, RowGrain(cols), [&](int64_t begin, int64_t end, int) {
         const uint32_t bits = std::bit_cast<uint32_t>(
-            HWY_DYNAMIC_DISPATCH(AmaxOfType)(args, {begin, end, 0, cols}));
+            HWY_DYNAMIC_DISPATCH(RegionAmax)(args, {begin, end, 0, cols}));
         uint32_t seen = amax_bits.load();
         while (bits > seen && !amax_bits.compare_exchange_weak(seen, bits)) {
         }
@@ -140,10 +147,11 @@ void QuantizePerTensor(const QuantizeArgs& args, const Stream& stream) {
   const float scale = StoreScale(
       args.out.scales, 0, 0,
       DynamicScale(std::bit_cast<float>(amax_bits.load()), args.out));
-  ParallelFor(
-      stream, rows, RowGrain(cols), [&](int64_t begin, int64_t end, int) {
-        HWY_DYNAMIC_DISPATCH(RegionOfType)(args, {begin, end, 0, cols}, scale);
-      });
+  ParallelFor(stream, rows, RowGrain(cols),
+              [&](int64_t begin, int64_t end, int) {
+                HWY_DYNAMIC_DISPATCH(QuantizeRegion)
+                (args, {begin, end, 0, cols}, scale);
+              });
 }
 
 void QuantizePerTile(const QuantizeArgs& args, const Stream& stream) {
@@ -158,10 +166,10 @@ void QuantizePerTile(const QuantizeArgs& args, const Stream& stream) {
       const int64_t col = tile % tile_cols * scales.block_cols;
       const Region region{row, std::min(rows, row + scales.block_rows), col,
                           std::min(cols, col + scales.block_cols)};
-      const float amax = HWY_DYNAMIC_DISPATCH(AmaxOfType)(args, region);
+      const float amax = HWY_DYNAMIC_DISPATCH(RegionAmax)(args, region);
       const float scale =
           StoreScale(scales, row, col, DynamicScale(amax, args.out));
-      HWY_DYNAMIC_DISPATCH(RegionOfType)(args, region, scale);
+      HWY_DYNAMIC_DISPATCH(QuantizeRegion)(args, region, scale);
     }
   });
 }
@@ -182,7 +190,7 @@ void QuantizeCpu(const QuantizeArgs& args, const Stream& stream) {
   }
   ParallelFor(stream, args.x.total_rows(), RowGrain(args.x.cols),
               [&](int64_t begin, int64_t end, int) {
-                HWY_DYNAMIC_DISPATCH(RowsOfType)(args, begin, end);
+                HWY_DYNAMIC_DISPATCH(QuantizeRows)(args, begin, end);
               });
 }
 

@@ -315,6 +315,21 @@ TEST(ConvertFp8Dialect, BatchedViewsAndManyRowsOverThreads) {
   }
 }
 
+TEST(ConvertFp8Dialect, TheExampleOfTheHeader) {
+  constexpr int64_t rows = 2, cols = 3;
+  std::vector<F8E4M3Fn> fn(rows * cols, F8E4M3Fn{0x38});
+  std::vector<F8E4M3Fnuz> fnuz(rows * cols);
+  float scale = 1.0f, fnuz_scale = 0.0f;
+  absl::Status status =
+      ConvertFp8Dialect({.codes = Matrix(fn.data(), rows, cols),
+                         .scales = PerTensor(&scale),
+                         .out_codes = Matrix(fnuz.data(), rows, cols),
+                         .out_scales = PerTensor(&fnuz_scale)},
+                        Stream::Cpu());
+  EXPECT_EQ(status, absl::OkStatus());
+  EXPECT_EQ(fnuz_scale, 2.0f);
+}
+
 TEST(ConvertFp8Dialect, EmptyMatrices) {
   EXPECT_EQ(ConvertFp8Dialect({.codes = Matrix<const F8E5M2>(nullptr, 0, 8),
                                .scales = {},

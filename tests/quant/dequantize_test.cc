@@ -358,6 +358,19 @@ TEST(Dequantize, TwoHostThreadsAtOnce) {
   b.join();
 }
 
+TEST(Dequantize, TheExampleOfTheHeader) {
+  constexpr int64_t rows = 2, cols = 3;
+  std::vector<F8E4M3Fn> codes(rows * cols, F8E4M3Fn{0x38});
+  std::vector<float> scales = {2.0f, 3.0f};
+  std::vector<float> y(rows * cols);
+  absl::Status status = Dequantize({.codes = Matrix(codes.data(), rows, cols),
+                                    .scales = PerRow(scales.data()),
+                                    .y = Matrix(y.data(), rows, cols)},
+                                   Stream::Cpu());
+  EXPECT_EQ(status, absl::OkStatus());
+  EXPECT_THAT(y, ::testing::ElementsAre(2, 2, 2, 3, 3, 3));
+}
+
 TEST(Dequantize, EmptyMatrices) {
   EXPECT_EQ(Dequantize({.codes = Matrix<const int8_t>(nullptr, 0, 5),
                         .scales = PerTensor<const float>(nullptr),

@@ -642,6 +642,26 @@ TEST(Quantize, SeventeenBlocksAndOddBlockCounts) {
   }
 }
 
+TEST(Quantize, MoreRowsThanSixteenBitsCount) {
+  ExpectEqualsModel({.rows = 70001,
+                     .cols = 3,
+                     .scales = {.granularity = kPerRow},
+                     .threads = 2});
+}
+
+TEST(Quantize, TheExampleOfTheHeader) {
+  constexpr int64_t rows = 2, cols = 3;
+  std::vector<float> x(rows * cols), scales(rows);
+  std::vector<F8E4M3Fn> codes(rows * cols);
+  absl::Status status =
+      Quantize({.x = Matrix(x.data(), rows, cols),
+                .out = {.codes = Matrix(codes.data(), rows, cols),
+                        .scales = PerRow(scales.data()),
+                        .dynamic = true}},
+               Stream::Cpu());
+  EXPECT_EQ(status, absl::OkStatus());
+}
+
 TEST(Quantize, EmptyMatricesWriteNothing) {
   std::vector<float> x(4);
   std::vector<int8_t> codes(4, 9);
