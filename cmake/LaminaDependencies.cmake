@@ -10,7 +10,7 @@ endif()
 include(FetchContent)
 
 # Abseil 20240722.0, Highway 1.0.7, GoogleTest 1.14.0, benchmark 1.8.3,
-# JSON for Modern C++ 3.11.3.
+# JSON for Modern C++ 3.11.3, CLI11 2.4.2.
 set(LAMINA_SOURCE_absl https://github.com/abseil/abseil-cpp.git
   4447c7562e3bc702ade25105912dce503f0c4010)
 set(LAMINA_SOURCE_hwy https://github.com/google/highway.git
@@ -21,6 +21,8 @@ set(LAMINA_SOURCE_benchmark https://github.com/google/benchmark.git
   344117638c8ff7e239044fd0fa7085839fc03021)
 set(LAMINA_SOURCE_nlohmann_json https://github.com/nlohmann/json.git
   9cca280a4d0ccf0c08f47a99aa71d1b0e52f8d03)
+set(LAMINA_SOURCE_CLI11 https://github.com/CLIUtils/CLI11.git
+  6c7b07a878ad834957b98d0f9ce1dbe0cb204fc9)
 
 # lamina_find_package(<name> "<Debian packages>" [find_package arguments])
 #
@@ -57,6 +59,9 @@ ${debian_packages}")
   set(BENCHMARK_ENABLE_TESTING OFF)
   set(BENCHMARK_ENABLE_INSTALL OFF)
   set(JSON_Install OFF)
+  set(CLI11_BUILD_TESTS OFF)
+  set(CLI11_BUILD_EXAMPLES OFF)
+  set(CLI11_INSTALL OFF)
   if(LAMINA_DEPS STREQUAL "download")
     set(FETCHCONTENT_TRY_FIND_PACKAGE_MODE NEVER)
   endif()
