@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "lamina/core/status.h"
+#include "lamina/model/json_reader.h"
 #include "lamina/model/tokenizer.h"
-#include "nlohmann/json.hpp"
 
 namespace lamina {
 namespace {
@@ -48,8 +48,7 @@ const Json& Field(const Json& object, const char* name) {
   return it == object.end() ? *null : *it;
 }
 
-// A value as an error shows it: on one line, short, and without a walk through
-// what a hostile file may have nested in it.
+// A value as an error shows it: on one line, and short.
 std::string Shown(const Json& value) {
   if (value.is_structured()) {
     const Json& type = Field(value, "type");
@@ -73,9 +72,14 @@ bool IsOff(const Json& value) {
          IsString(value, "");
 }
 
+// A vocabulary of 128k tokens is 17 MB and some 600,000 values.
 absl::StatusOr<Json> Parse(const char* file, std::string_view text) {
-  Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-  if (json.is_discarded() || !json.is_object()) {
+  LAMINA_ASSIGN_OR_RETURN(
+      Json json, model_internal::ParseJson(file, text,
+                                           {.bytes = uint64_t{256} << 20,
+                                            .depth = 32,
+                                            .values = 20'000'000}));
+  if (!json.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(file, ": not a JSON object"));
   }
