@@ -134,10 +134,10 @@ absl::StatusOr<ChatTemplate> ChatTemplate::For(const Tokenizer& tokenizer) {
   }
   for (const std::string_view name : TokensOf(*family)) {
     if (!HasControl(tokenizer, name)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "ChatTemplate: the vocabulary has no control token ",
-          std::string(name), ", which ", Name(*family),
-          " needs; --raw sends the prompt as it is"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("ChatTemplate: the vocabulary has no control token ",
+                       std::string(name), ", which ", Name(*family),
+                       " needs; --raw sends the prompt as it is"));
     }
   }
   ChatTemplate chat;
@@ -145,12 +145,13 @@ absl::StatusOr<ChatTemplate> ChatTemplate::For(const Tokenizer& tokenizer) {
   if (*family == ChatFamily::kChatMl) {
     // The turn that the template writes when the conversation has no system
     // message; its line break is an escape or a real one.
-    for (const char* begin : {"<|im_start|>system\n", "<|im_start|>system\\n"}) {
+    for (const char* begin :
+         {"<|im_start|>system\n", "<|im_start|>system\\n"}) {
       const auto text = FindLiteral(jinja, begin, "<|im_end|>");
       if (text.has_value()) chat.default_system_ = *text;
     }
-  } else if (const auto cutting = FindLiteral(
-                 jinja, "Cutting Knowledge Date: ", "\\n")) {
+  } else if (const auto cutting =
+                 FindLiteral(jinja, "Cutting Knowledge Date: ", "\\n")) {
     chat.cutting_date_ = *cutting;
     chat.default_date_ =
         FindLiteral(jinja, "date_string = \"", "\"").value_or("26 Jul 2024");

@@ -25,7 +25,7 @@ using model_internal::Utf8Part;
 using model_internal::WellFormedPrefix;
 using model_internal::WordEnd;
 
-constexpr size_t kMaxEntries = size_t{1} << 22;   // tokens, merges
+constexpr size_t kMaxEntries = size_t{1} << 22;  // tokens, merges
 constexpr size_t kMaxTokenBytes = size_t{1} << 16;
 constexpr int32_t kNoToken = -1;
 
@@ -57,8 +57,8 @@ std::array<uint16_t, 256> ByteAlphabet() {
 }
 
 struct Alphabet {
-  std::array<std::string, 256> symbols;   // UTF-8
-  std::array<int16_t, 324> bytes;         // by code point; -1: no symbol
+  std::array<std::string, 256> symbols;  // UTF-8
+  std::array<int16_t, 324> bytes;        // by code point; -1: no symbol
 };
 const Alphabet& GetAlphabet() {
   static const Alphabet* const alphabet = [] {
@@ -152,9 +152,9 @@ class NameTrie {
   std::array<bool, 256> starts_{};
 };
 
-constexpr std::string_view kStopNames[] = {
-    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>",
-    "<|eom_id|>"};
+constexpr std::string_view kStopNames[] = {"<|im_end|>", "<|endoftext|>",
+                                           "<|eot_id|>", "<|end_of_text|>",
+                                           "<|eom_id|>"};
 
 }  // namespace
 
@@ -177,9 +177,9 @@ struct Tokenizer::Data {
   absl::flat_hash_map<uint64_t, uint32_t> ranks;
   // Whole words that are tokens, where merging is skipped for them.
   IdByText words;
-  IdByText specials;       // control, unknown, user-defined: by name
-  NameTrie user_defined;   // found in every text
-  NameTrie all_specials;   // found when special tokens are parsed
+  IdByText specials;      // control, unknown, user-defined: by name
+  NameTrie user_defined;  // found in every text
+  NameTrie all_specials;  // found when special tokens are parsed
   bool has_user_defined = false;
 
   std::string_view TokenBytes(int32_t id) const {
@@ -250,8 +250,8 @@ absl::Status Tokenizer::Data::AddTokens(const TokenizerSpec& spec,
   const Alphabet& alphabet = GetAlphabet();
   for (size_t b = 0; b < 256; ++b) {
     const auto it = ids.find(alphabet.symbols[b]);
-    byte_ids[b] = it != ids.end() && !IsSpecial(it->second) ? it->second
-                                                            : kNoToken;
+    byte_ids[b] =
+        it != ids.end() && !IsSpecial(it->second) ? it->second : kNoToken;
   }
   for (int32_t id = 0; id < static_cast<int32_t>(count); ++id) {
     const std::string_view text = TokenBytes(id);
@@ -292,14 +292,13 @@ absl::Status Tokenizer::Data::AddMerges(const TokenizerSpec& spec,
     if (left == ids.end() || right == ids.end()) {
       return bad("a pair of tokens");
     }
-    const auto merged = ids.find(
-        absl::StrCat(text.substr(0, space), text.substr(space + 1)));
+    const auto merged =
+        ids.find(absl::StrCat(text.substr(0, space), text.substr(space + 1)));
     if (merged == ids.end()) return bad("a pair that makes a token");
-    const bool added =
-        ranks
-            .try_emplace(PairKey(left->second, right->second),
-                         static_cast<uint32_t>(rank))
-            .second;
+    const bool added = ranks
+                           .try_emplace(PairKey(left->second, right->second),
+                                        static_cast<uint32_t>(rank))
+                           .second;
     if (!added) return bad("merges that differ");
     merges.push_back({left->second, right->second, merged->second});
   }
@@ -347,8 +346,7 @@ absl::Status Tokenizer::Data::AddSpecialIds(const TokenizerSpec& spec) {
     if (it != specials.end()) stop_ids.push_back(it->second);
   }
   std::sort(stop_ids.begin(), stop_ids.end());
-  stop_ids.erase(std::unique(stop_ids.begin(), stop_ids.end()),
-                 stop_ids.end());
+  stop_ids.erase(std::unique(stop_ids.begin(), stop_ids.end()), stop_ids.end());
   return absl::OkStatus();
 }
 
@@ -567,8 +565,7 @@ const std::vector<int32_t>& Tokenizer::stop_ids() const {
   return data_->stop_ids;
 }
 bool Tokenizer::IsStop(int32_t id) const {
-  return std::binary_search(data_->stop_ids.begin(), data_->stop_ids.end(),
-                            id);
+  return std::binary_search(data_->stop_ids.begin(), data_->stop_ids.end(), id);
 }
 const std::string& Tokenizer::pre_tokenizer() const {
   return data_->pre_tokenizer_name;

@@ -52,8 +52,8 @@ absl::StatusOr<Tokenizer> LoadTokenizer(const Checkpoint& checkpoint) {
     if (tokenizer.ok()) return tokenizer;
     status = tokenizer.status();
   }
-  return absl::Status(status.code(), absl::StrCat(checkpoint.path(), ": ",
-                                                  status.message()));
+  return absl::Status(status.code(),
+                      absl::StrCat(checkpoint.path(), ": ", status.message()));
 }
 
 }  // namespace lamina

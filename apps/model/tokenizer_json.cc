@@ -64,12 +64,13 @@ bool IsString(const Json& value, std::string_view text) {
   return value.is_string() &&
          value.get_ref<const std::string&>() == std::string(text);
 }
-bool IsTrue(const Json& value) { return value.is_boolean() && value.get<bool>(); }
+bool IsTrue(const Json& value) {
+  return value.is_boolean() && value.get<bool>();
+}
 // Absent, null, false, 0 or "": a feature that is not used.
 bool IsOff(const Json& value) {
   return value.is_null() || (value.is_boolean() && !value.get<bool>()) ||
-         (value.is_number() && value.get<double>() == 0) ||
-         IsString(value, "");
+         (value.is_number() && value.get<double>() == 0) || IsString(value, "");
 }
 
 // A vocabulary of 128k tokens is 17 MB and some 600,000 values.
@@ -288,8 +289,7 @@ absl::Status ReadPostProcessor(const Json& json, TokenizerSpec& spec) {
         text_seen = true;
         continue;
       }
-      const int32_t id =
-          IdOf(spec, Field(Field(piece, "SpecialToken"), "id"));
+      const int32_t id = IdOf(spec, Field(Field(piece, "SpecialToken"), "id"));
       std::optional<bool>& add = text_seen ? spec.add_eos : spec.add_bos;
       if (id < 0 || *add) return unsupported();
       add = true;
