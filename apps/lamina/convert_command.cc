@@ -18,6 +18,7 @@
 #include "lamina/model/tokenizer.h"
 #include "lamina/reduce/reduce_rows.h"
 #include "lamina/transformer/transformer.h"
+#include "nlohmann/json.hpp"
 
 namespace lamina::cli {
 namespace {
@@ -190,9 +191,12 @@ absl::StatusOr<int> RunConvert(const ConvertOptions& options) {
   }
   LAMINA_RETURN_IF_ERROR(AddTokenizer(checkpoint, writer));
   LAMINA_RETURN_IF_ERROR(writer.Finish());
-  std::fprintf(options.json ? stdout : stderr,
-               options.json ? "{\"output\": \"%s\"}\n" : "wrote %s\n",
-               options.output.c_str());
+  if (options.json) {
+    std::printf("%s\n",
+                nlohmann::json({{"output", options.output}}).dump().c_str());
+  } else {
+    std::fprintf(stderr, "wrote %s\n", options.output.c_str());
+  }
   return kDone;
 }
 
