@@ -100,32 +100,50 @@ AttentionPlan MakePlan(const DecodeAttentionArgs& args) {
           .factor = scale * k_scale};
 }
 
-// The heads of tile `index` among kv_heads * head_tiles.
+DecodeAttentionShape ShapeOf(const AttentionPlan& plan) {
+  const KvTokens tokens = plan.Tokens();
+  DecodeAttentionShape shape = {.tokens = tokens.tokens,
+                                .group = plan.group,
+                                .kv_heads = plan.args.cache.kv_heads,
+                                .head_dim = plan.args.cache.head_dim};
+  int64_t run = 0;
+  for (int64_t t = 0; t < tokens.tokens; ++t) {
+    run = t > 0 && tokens.Sequence(t) == tokens.Sequence(t - 1) ? run + 1 : 1;
+    shape.longest_run = std::max(shape.longest_run, run);
+    shape.chunks = std::max(
+        shape.chunks, plan.Last(t) / kAttentionChunk -
+                          plan.First(t) / kAttentionChunk + 1);
+  }
+  return shape;
+}
+
+// The heads of tile `index` of policy.head_tiles.
 AttentionTile HeadsOf(const AttentionPlan& plan,
                       const DecodeAttentionPolicy& policy, int64_t index) {
-  const int64_t kv_head = index / policy.head_tiles;
-  const int64_t begin = index % policy.head_tiles * policy.head_rows;
-  const int64_t end = std::min(plan.group, begin + policy.head_rows);
+  const int64_t kv_head = index / policy.group_tiles * policy.kv_heads;
+  const int64_t row = index % policy.group_tiles * policy.group_rows;
   return {.token_begin = 0,
           .token_end = 0,
-          .head_begin = kv_head * plan.group + begin,
-          .head_end = kv_head * plan.group + end};
+          .kv_head_begin = kv_head,
+          .kv_head_end =
+              std::min(plan.args.cache.kv_heads, kv_head + policy.kv_heads),
+          .group_begin = row,
+          .group_end = std::min(plan.group, row + policy.group_rows)};
 }
 
 // Whole tiles to threads.
 void AttendTiles(const AttentionPlan& plan,
                  const DecodeAttentionPolicy& policy, const Stream& stream) {
   const int64_t tokens = plan.args.q.batch;
-  const int64_t head_tiles = plan.args.cache.kv_heads * policy.head_tiles;
-  const int64_t tiles = CeilDiv(tokens, policy.tile_tokens) * head_tiles;
+  const int64_t tiles = CeilDiv(tokens, policy.tokens) * policy.head_tiles;
   ParallelFor(stream, tiles, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       // Later tokens of a prefill have more to attend to: a thread takes
       // tiles from both ends.
       const int64_t index = i % 2 == 0 ? i / 2 : tiles - 1 - i / 2;
-      AttentionTile tile = HeadsOf(plan, policy, index % head_tiles);
-      const int64_t token = index / head_tiles * policy.tile_tokens;
-      const int64_t token_end = std::min(tokens, token + policy.tile_tokens);
+      AttentionTile tile = HeadsOf(plan, policy, index % policy.head_tiles);
+      const int64_t token = index / policy.head_tiles * policy.tokens;
+      const int64_t token_end = std::min(tokens, token + policy.tokens);
       // Runs of tokens of one sequence.
       const KvTokens all = plan.Tokens();
       for (tile.token_begin = token; tile.token_begin < token_end;
@@ -145,9 +163,7 @@ void AttendTiles(const AttentionPlan& plan,
 class ChunkCursor {
  public:
   ChunkCursor(const AttentionPlan& plan, const DecodeAttentionPolicy& policy)
-      : plan_(plan),
-        policy_(policy),
-        head_tiles_(plan.args.cache.kv_heads * policy.head_tiles) {
+      : plan_(plan), policy_(policy) {
     StartToken();
   }
   AttentionTile tile() const {
@@ -162,7 +178,7 @@ class ChunkCursor {
   void Advance() {
     if (++chunk_ <= last_) return;
     chunk_ = first_;
-    if (++head_tile_ < head_tiles_) return;
+    if (++head_tile_ < policy_.head_tiles) return;
     head_tile_ = 0;
     if (++token_ < plan_.args.q.batch) StartToken();
   }
@@ -173,7 +189,7 @@ class ChunkCursor {
       count += plan.Last(t) / kAttentionChunk -
                plan.First(t) / kAttentionChunk + 1;
     }
-    return count * plan.args.cache.kv_heads * policy.head_tiles;
+    return count * policy.head_tiles;
   }
 
  private:
@@ -185,7 +201,6 @@ class ChunkCursor {
 
   const AttentionPlan& plan_;
   const DecodeAttentionPolicy& policy_;
-  int64_t head_tiles_;
   int64_t token_ = 0;
   int64_t head_tile_ = 0;
   int64_t first_ = 0, last_ = 0, chunk_ = 0;
@@ -197,7 +212,8 @@ void AttendChunks(const AttentionPlan& plan,
   constexpr int64_t kPartialFloats = 32768;
   float partials[kPartialFloats];
   float state[kTileFloats + 2 * kTileRows];
-  const int64_t partial_size = policy.head_rows * (2 + plan.padded_dim);
+  const int64_t partial_size = 
+      policy.kv_heads * policy.group_rows * (2 + plan.padded_dim);
   const int64_t round_size = kPartialFloats / partial_size;
   const int64_t count = ChunkCursor::Count(plan, policy);
   ChunkCursor round_start(plan, policy);
@@ -231,8 +247,7 @@ absl::Status DecodeAttention(const DecodeAttentionArgs& args, Stream stream) {
       args.max_position, args.window));
   const AttentionPlan plan = MakePlan(args);
   const DecodeAttentionPolicy policy = SelectDecodeAttentionPolicy(
-      tokens, plan.group, args.cache.kv_heads, args.cache.head_dim,
-      stream.num_threads());
+      ShapeOf(plan), stream.num_threads());
   if (policy.split) {
     AttendChunks(plan, policy, stream);
   } else {

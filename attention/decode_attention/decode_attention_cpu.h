@@ -25,19 +25,25 @@ struct AttentionPlan {
   int64_t Last(int64_t token) const { return args.positions[token]; }
 };
 
-// Tokens of one sequence, heads of one group.
+// Tokens of one sequence; of each group of the KV heads, the same part.
 struct AttentionTile {
   int64_t token_begin, token_end;
-  int64_t head_begin, head_end;  // query heads
+  int64_t kv_head_begin, kv_head_end;
+  int64_t group_begin, group_end;
+
+  int64_t RowsPerHead() const {
+    return (token_end - token_begin) * (group_end - group_begin);
+  }
+  int64_t Rows() const { return (kv_head_end - kv_head_begin) * RowsPerHead(); }
 };
 
 // The whole result of a tile.
 void AttendTile(const AttentionPlan& plan, const AttentionTile& tile);
 
 // The same in two steps, for a tile of one token. A partial result is m and l
-// of each row, then o of each row: (head_end - head_begin) * (2 + padded_dim)
-// floats. FoldChunk merges the partial results of rising chunks into `state`
-// (same layout) and writes y after the last.
+// of each row, then o of each row: Rows() * (2 + padded_dim) floats. FoldChunk
+// merges the partial results of rising chunks into `state` (same layout) and
+// writes y after the last.
 void AttendChunk(const AttentionPlan& plan, const AttentionTile& tile,
                  int64_t chunk, float* partial);
 void FoldChunk(const AttentionPlan& plan, const AttentionTile& tile,

@@ -24,32 +24,57 @@ inline constexpr int64_t kDotSlots = 16;
 inline constexpr int64_t kTileRows = 32;
 inline constexpr int64_t kTileFloats = 8192;  // rows * padded head_dim
 
+// KV heads of one tile: together they read a position's keys in one piece.
+inline constexpr int64_t kTileHeadFloats = 512;  // kv_heads * padded head_dim
+
 struct DecodeAttentionPolicy {
-  int64_t head_rows;    // heads of a group in one tile
-  int64_t head_tiles;   // tiles that cover a group
-  int64_t tile_tokens;  // tokens in one tile
+  int64_t group_rows;   // heads of a group in one tile
+  int64_t group_tiles;  // tiles that cover a group
+  int64_t kv_heads;     // KV heads in one tile; 1 unless group_tiles is
+  int64_t head_tiles;   // tiles that cover all heads
+  int64_t tokens;       // tokens in one tile
   bool split;           // chunks of one tile go to several threads
 };
 
+struct DecodeAttentionShape {
+  int64_t tokens = 1;
+  int64_t longest_run = 1;  // of neighbouring tokens of one sequence
+  int64_t group = 1;
+  int64_t kv_heads = 1;
+  int64_t head_dim = 64;
+  int64_t chunks = 1;  // of the longest context
+};
+
 constexpr DecodeAttentionPolicy SelectDecodeAttentionPolicy(
-    int64_t tokens, int64_t group, int64_t kv_heads, int64_t head_dim,
-    int threads) {
-  const int64_t rows =
-      std::min(kTileRows, kTileFloats / RoundUp(head_dim, kDotSlots));
-  DecodeAttentionPolicy policy{};
-  policy.head_tiles = CeilDiv(group, rows);
-  policy.head_rows = CeilDiv(group, policy.head_tiles);
-  policy.tile_tokens =
-      std::clamp<int64_t>(rows / policy.head_rows, 1, std::max<int64_t>(1, tokens));
-  // Enough tiles that no thread waits long for the last one.
+    const DecodeAttentionShape& shape, int threads) {
+  const int64_t padded_dim = RoundUp(shape.head_dim, kDotSlots);
+  const int64_t rows = std::min(kTileRows, kTileFloats / padded_dim);
+  // Enough work items that no thread waits long for the last one.
   const int64_t enough = threads == 1 ? 1 : int64_t{4} * threads;
+
+  DecodeAttentionPolicy policy{};
+  policy.group_tiles = CeilDiv(shape.group, rows);
+  policy.group_rows = CeilDiv(shape.group, policy.group_tiles);
+  policy.kv_heads = 1;
+  policy.tokens =
+      std::clamp<int64_t>(rows / policy.group_rows, 1, shape.longest_run);
   const auto tiles = [&] {
-    return CeilDiv(tokens, policy.tile_tokens) * kv_heads * policy.head_tiles;
+    policy.head_tiles =
+        CeilDiv(shape.kv_heads, policy.kv_heads) * policy.group_tiles;
+    return CeilDiv(shape.tokens, policy.tokens) * policy.head_tiles;
   };
-  while (policy.tile_tokens > 1 && tiles() < enough) {
-    policy.tile_tokens = CeilDiv(policy.tile_tokens, 2);
+  while (policy.tokens > 1 && tiles() < enough) {
+    policy.tokens = CeilDiv(policy.tokens, 2);
   }
-  policy.split = policy.tile_tokens == 1 && tiles() < enough;
+  if (policy.tokens == 1 && policy.group_tiles == 1) {
+    policy.kv_heads = std::clamp<int64_t>(
+        std::min(rows / policy.group_rows, kTileHeadFloats / padded_dim), 1,
+        shape.kv_heads);
+    while (policy.kv_heads > 1 && tiles() * shape.chunks < enough) {
+      policy.kv_heads = CeilDiv(policy.kv_heads, 2);
+    }
+  }
+  policy.split = tiles() < enough && policy.tokens == 1 && shape.chunks > 1;
   return policy;
 }
 

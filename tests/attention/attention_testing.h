@@ -1,34 +1,25 @@
 #pragma once
 
-// What the tests of this folder share: typed suites from the typed tables,
-// every SIMD target in turn, and caches whose memory is laid out by the
-// formula of kv_cache.h, written down once more.
+// What the tests of this folder share: typed suites from pairs of typed
+// tables, and caches whose memory is laid out by the formula of kv_cache.h,
+// written down once more.
 
 #include <cstdint>
-#include <functional>
-#include <string>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "lamina/attention/kv_cache.h"
 #include "lamina/attention/kv_cache/kv_cache_policy.h"
-#include "lamina/core/device.h"
 #include "lamina/core/dispatch.h"
 #include "lamina/core/float16.h"
 #include "lamina/quant/fp8.h"
 #include "tests/support/memory.h"
 #include "tests/support/random.h"
+#include "tests/support/targets.h"
 
 namespace lamina::testing {
-
-inline void ForEachTarget(const std::function<void()>& body) {
-  for (const std::string& target : CpuTargetNames()) {
-    ASSERT_TRUE(ForceCpuTarget(target));
-    SCOPED_TRACE(target);
-    body();
-  }
-  ForceCpuTarget("");
-}
 
 // ::testing::Types of all pairs of two tables.
 template <class... List>
@@ -54,21 +45,6 @@ template <class... A, class B>
 struct PairsOf<Table<Types<A>...>, B> {
   using type = typename Concatenated<typename PairsOfOne<A, B>::type...>::type;
 };
-template <class T>
-struct RowsOf;
-template <class... Row>
-struct RowsOf<Table<Row...>> {
-  using type = ::testing::Types<Row...>;
-};
-
-// "bf16_f8e4m3fn"
-struct RowNames {
-  template <class Row>
-  static std::string GetName(int) {
-    return KeyName(Row::kKey, "_");
-  }
-};
-
 // First and second type of a row of a table.
 template <class Row>
 struct FirstOf;

@@ -207,7 +207,7 @@ template <class Row>
 class DecodeAttentionTypes : public ::testing::Test {};
 using AllTypes =
     testing::PairsOf<DecodeAttentionTable, KvCacheTable>::type;
-TYPED_TEST_SUITE(DecodeAttentionTypes, AllTypes, testing::RowNames);
+TYPED_TEST_SUITE(DecodeAttentionTypes, AllTypes, testing::TypeNames);
 
 TYPED_TEST(DecodeAttentionTypes, DecodeEqualsTheRule) {
   using T = typename testing::FirstOf<TypeParam>::type;
@@ -348,8 +348,25 @@ TEST(DecodeAttention, PagesOutsideTheWindowAreNotLookedAt) {
                          .window = 100});
   const std::vector<BF16> want = test.Model();
   for (size_t i = 0; i < 7; ++i) test.cache().table()[i] = -1;
-  test.cache().table()[7] = test.cache().table()[7];
   EXPECT_EQ(testing::FirstDifference(test.Run(2), want), -1);
+}
+
+// Several KV heads in one tile, whole tiles and split ones, heads left over.
+TEST(DecodeAttention, ManyHeadsEqualTheRule) {
+  for (int64_t kv_heads : {1, 2, 5, 11}) {
+    for (int64_t group : {1, 2, 3, 7}) {
+      SCOPED_TRACE(::testing::Message() << kv_heads << " x " << group);
+      Case<BF16, F16>({.heads = kv_heads * group,
+                       .cache = {.sequences = 3,
+                                 .capacity = 530,
+                                 .kv_heads = kv_heads,
+                                 .head_dim = 48,
+                                 .page_tokens = 24,
+                                 .heads_outside = group == 2},
+                       .positions = {529, 3, 270}})
+          .ExpectModel();
+    }
+  }
 }
 
 TEST(DecodeAttention, LayoutsOfTheCacheGiveTheSameBits) {
@@ -577,7 +594,6 @@ TEST_F(DecodeAttentionValues, AMinusInfiniteScoreHasNoWeight) {
   // Both first chunks hold no finite score.
   Value(599) = 5;
   for (int64_t p : {0, 255, 256, 511, 598}) Value(p) = 1000;
-  // NOTE: 0 * -Inf is NaN, so the other dimensions of q stay away from it.
   EXPECT_EQ(test_.Run()[0], 5.0f);
   EXPECT_EQ(test_.Run(2)[0], 5.0f);
 }
@@ -948,26 +964,57 @@ TEST(DecodeAttentionWorkspace, IsNotNeededOnTheCpu) {
 }
 
 TEST(DecodeAttentionPolicy, FillsTheThreadsAndFitsTheTile) {
+  using attention_internal::DecodeAttentionPolicy;
   using attention_internal::SelectDecodeAttentionPolicy;
   // SmolLM2: 9 heads, 3 KV heads, 64 dimensions.
-  constexpr auto kDecode = SelectDecodeAttentionPolicy(1, 3, 3, 64, 2);
-  static_assert(kDecode.split && kDecode.tile_tokens == 1);
-  constexpr auto kPrefill = SelectDecodeAttentionPolicy(512, 3, 3, 64, 2);
-  static_assert(!kPrefill.split && kPrefill.tile_tokens == 10);
-  static_assert(!SelectDecodeAttentionPolicy(1, 3, 3, 64, 1).split);
+  constexpr DecodeAttentionPolicy kDecode = SelectDecodeAttentionPolicy(
+      {.group = 3, .kv_heads = 3, .head_dim = 64, .chunks = 8}, 2);
+  static_assert(kDecode.split && kDecode.tokens == 1 && kDecode.kv_heads == 3);
+  constexpr DecodeAttentionPolicy kShort = SelectDecodeAttentionPolicy(
+      {.group = 3, .kv_heads = 3, .head_dim = 64, .chunks = 1}, 2);
+  static_assert(!kShort.split && kShort.kv_heads == 1);
+  constexpr DecodeAttentionPolicy kPrefill =
+      SelectDecodeAttentionPolicy({.tokens = 512,
+                                   .longest_run = 512,
+                                   .group = 3,
+                                   .kv_heads = 3,
+                                   .head_dim = 64,
+                                   .chunks = 2},
+                                  2);
+  static_assert(!kPrefill.split && kPrefill.tokens == 10 &&
+                kPrefill.kv_heads == 1);
   for (int64_t tokens : {1, 2, 5, 64, 2000}) {
-    for (int64_t group : {1, 3, 8, 32, 33, 128}) {
-      for (int64_t head_dim : {1, 64, 128, 256, 512}) {
-        for (int threads : {1, 2, 64}) {
-          const auto policy =
-              SelectDecodeAttentionPolicy(tokens, group, 2, head_dim, threads);
-          const int64_t rows = policy.tile_tokens * policy.head_rows;
-          EXPECT_GE(rows, 1);
-          EXPECT_LE(rows, attention_internal::kTileRows);
-          EXPECT_LE(rows * RoundUp(head_dim, attention_internal::kDotSlots),
-                    attention_internal::kTileFloats);
-          EXPECT_GE(policy.head_rows * policy.head_tiles, group);
-          EXPECT_LT(policy.head_rows * (policy.head_tiles - 1), group);
+    for (int64_t run : {1, 2, 2000}) {
+      for (int64_t group : {1, 3, 8, 32, 33, 128}) {
+        for (int64_t kv_heads : {1, 3, 8, 100}) {
+          for (int64_t head_dim : {1, 64, 128, 256, 512}) {
+            for (int threads : {1, 2, 64}) {
+              const DecodeAttentionPolicy policy =
+                  SelectDecodeAttentionPolicy({.tokens = tokens,
+                                               .longest_run = run,
+                                               .group = group,
+                                               .kv_heads = kv_heads,
+                                               .head_dim = head_dim,
+                                               .chunks = 3},
+                                              threads);
+              const int64_t padded =
+                  RoundUp(head_dim, attention_internal::kDotSlots);
+              const int64_t rows =
+                  policy.tokens * policy.group_rows * policy.kv_heads;
+              ASSERT_GE(rows, 1);
+              ASSERT_LE(rows, attention_internal::kTileRows);
+              ASSERT_LE(rows * padded, attention_internal::kTileFloats);
+              ASSERT_LE(policy.kv_heads * padded,
+                        attention_internal::kTileHeadFloats);
+              ASSERT_GE(policy.group_rows * policy.group_tiles, group);
+              ASSERT_LT(policy.group_rows * (policy.group_tiles - 1), group);
+              ASSERT_TRUE(policy.kv_heads == 1 || policy.group_tiles == 1);
+              ASSERT_EQ(policy.head_tiles,
+                        CeilDiv(kv_heads, policy.kv_heads) *
+                            policy.group_tiles);
+              ASSERT_TRUE(!policy.split || policy.tokens == 1);
+            }
+          }
         }
       }
     }
