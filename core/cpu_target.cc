@@ -58,26 +58,29 @@ const char* CpuTargetName() {
   return hwy::TargetName(HWY_DYNAMIC_DISPATCH(CompiledTarget)());
 }
 
+namespace {
+// One bit a target, the best lowest; what ForceCpuTarget chose does not matter.
+int64_t UsableTargets() {
+  static const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return targets;
+}
+}  // namespace
+
 std::vector<std::string> CpuTargetNames() {
   std::vector<std::string> names;
-  const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  for (int64_t rest = targets; rest != 0; rest &= rest - 1) {
+  for (int64_t rest = UsableTargets(); rest != 0; rest &= rest - 1) {
     names.push_back(hwy::TargetName(rest & -rest));
   }
   return names;
 }
 
 bool ForceCpuTarget(const std::string& name) {
-  hwy::SetSupportedTargetsForTest(0);
-  if (!name.empty()) {
-    int64_t chosen = 0;
-    const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-    for (int64_t rest = targets; rest != 0; rest &= rest - 1) {
-      if (name == hwy::TargetName(rest & -rest)) chosen = rest & -rest;
-    }
-    if (chosen == 0) return false;
-    hwy::SetSupportedTargetsForTest(chosen);
+  int64_t chosen = 0;  // 0: all
+  for (int64_t rest = UsableTargets(); rest != 0; rest &= rest - 1) {
+    if (name == hwy::TargetName(rest & -rest)) chosen = rest & -rest;
   }
+  if (chosen == 0 && !name.empty()) return false;
+  hwy::SetSupportedTargetsForTest(chosen);
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   return true;
 }

@@ -57,11 +57,13 @@ double MeasureReadBandwidth(Device device, int threads = 0,
 // "SCALAR", …
 const char* CpuTargetName();
 
-// The targets compiled into this build that this machine can run, best first.
+// The targets compiled into this build that this machine can run, best first,
+// whatever ForceCpuTarget chose.
 std::vector<std::string> CpuTargetNames();
 
 // Restricts dispatch to one of CpuTargetNames(), for tests; "" restores the
-// default. False when there is no such target. Not thread-safe.
+// default. False, and nothing changes, when there is no such target. Not
+// thread-safe: no operator may run meanwhile.
 bool ForceCpuTarget(const std::string& name);
 
 }  // namespace lamina

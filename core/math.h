@@ -6,6 +6,7 @@
 
 namespace lamina {
 
+// For a >= 0 and b > 0.
 LAMINA_HD constexpr int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }

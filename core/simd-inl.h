@@ -19,6 +19,7 @@
 #include <cstring>
 
 #include "hwy/highway.h"
+#include "lamina/core/canonical_sum.h"
 #include "lamina/core/dtype.h"
 #include "lamina/core/float16.h"
 
@@ -156,7 +157,7 @@ HWY_INLINE VF32 RoundTo(DF32 d, VF32 v) {
 // vector width, so every target and every backend gives the same bits.
 // core/canonical_sum.h is the scalar model.
 
-inline constexpr int64_t kSumChunk = 256;
+inline constexpr int64_t kSumChunk = kCanonicalChunk;
 
 // (a0+a1, a2+a3, …, b0+b1, …): neighbours of the concatenation of a and b.
 HWY_INLINE VF32 PairwiseAdd(DF32 d, VF32 a, VF32 b) {

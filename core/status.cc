@@ -34,32 +34,37 @@ ByteRange RangeOf(const ConstMatrixView& view) {
   return {begin, begin + static_cast<uintptr_t>(BytesFor(view.dtype, last))};
 }
 
-// A view as runs of `width` bytes that repeat every `pitch` bytes, when it is
-// that regular; pitch 0 when it is not.
-int64_t UniformPitchBytes(const ConstMatrixView& view) {
-  if (BitsOf(view.dtype) < 8) return 0;
-  if (view.batch > 1 && view.rows > 1) {
-    if (view.batch_stride % view.row_stride != 0) return 0;
-  }
-  const int64_t stride = view.rows > 1 ? view.row_stride : view.batch_stride;
-  return BytesFor(view.dtype, stride);
+// Modulo `pitch` bytes, every byte of the view lies in [0, width) from
+// view.data. Returns that width; a larger one than the pitch says nothing.
+int64_t WidthModulo(const ConstMatrixView& view, int64_t pitch) {
+  int64_t width = BytesFor(view.dtype, view.cols);
+  const auto add = [&](int64_t size, int64_t stride) {
+    const int64_t bytes = BytesFor(view.dtype, stride);
+    if (size > 1 && bytes % pitch != 0) width += (size - 1) * bytes;
+  };
+  add(view.rows, view.row_stride);
+  add(view.batch, view.batch_stride);
+  return width;
 }
 
-// True when two regular views of one pitch use disjoint columns.
-bool ColumnsDisjoint(const ConstMatrixView& a, const ConstMatrixView& b) {
-  const bool a_single = a.total_rows() <= 1;
-  const bool b_single = b.total_rows() <= 1;
-  if (a_single && b_single) return false;
-  const int64_t pitch = UniformPitchBytes(a_single ? b : a);
-  if (pitch <= 0) return false;
-  if (!a_single && !b_single && UniformPitchBytes(b) != pitch) return false;
-  const int64_t a_bytes = BytesFor(a.dtype, a.cols);
-  const int64_t b_bytes = BytesFor(b.dtype, b.cols);
+// True when some pitch shows that the views touch different bytes: columns of
+// one matrix, heads of one token, interleaved rows.
+bool Interleaved(const ConstMatrixView& a, const ConstMatrixView& b) {
+  if (BitsOf(a.dtype) < 8 || BitsOf(b.dtype) < 8) return false;
   const int64_t offset =
       static_cast<int64_t>(reinterpret_cast<uintptr_t>(b.data) -
                            reinterpret_cast<uintptr_t>(a.data));
-  const int64_t phase = ((offset % pitch) + pitch) % pitch;
-  return phase >= a_bytes && phase + b_bytes <= pitch;
+  const auto apart = [&](int64_t size, int64_t stride, DType dtype) {
+    const int64_t pitch = BytesFor(dtype, stride);
+    if (size <= 1 || pitch <= 0) return false;
+    const int64_t phase = ((offset % pitch) + pitch) % pitch;
+    return phase >= WidthModulo(a, pitch) &&
+           WidthModulo(b, pitch) <= pitch - phase;
+  };
+  return apart(a.rows, a.row_stride, a.dtype) ||
+         apart(a.batch, a.batch_stride, a.dtype) ||
+         apart(b.rows, b.row_stride, b.dtype) ||
+         apart(b.batch, b.batch_stride, b.dtype);
 }
 
 }  // namespace
@@ -105,8 +110,12 @@ absl::Status CheckMatrix(const char* op, const char* argument,
     return InvalidArgument(op, field("row_stride").c_str(), view.row_stride,
                            absl::StrCat(">= ", view.cols, " (cols)"));
   }
-  // Both extents in elements, checked before they are multiplied.
+  // Extents in elements, checked before they are multiplied.
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max() / 16;
+  if (view.cols > kMax) {
+    return InvalidArgument(op, field("cols").c_str(), view.cols,
+                           "an extent that fits 64 bits");
+  }
   const int64_t row_stride = view.rows > 1 ? view.row_stride : 0;
   if (row_stride > 0 && view.rows - 1 > (kMax - view.cols) / row_stride) {
     return InvalidArgument(op, argument, std::string("rows * row_stride"),
@@ -114,18 +123,17 @@ absl::Status CheckMatrix(const char* op, const char* argument,
   }
   const int64_t matrix = (view.rows - 1) * row_stride + view.cols;
   if (view.batch > 1) {
-    // Heads may also be interleaved: batch_stride < row_stride is legal when
-    // the rows of one matrix leave room for the others.
-    const bool nested = view.batch_stride >= matrix;
-    const bool interleaved =
+    // One matrix after the other, or, as the heads of [tokens, heads, dim]
+    // seen as [heads, tokens, dim], side by side within a row pitch.
+    const bool in_sequence = view.batch_stride >= matrix;
+    const bool side_by_side =
         view.rows > 1 && view.batch_stride >= view.cols &&
-        view.row_stride / view.batch_stride >= view.batch &&
-        view.batch_stride * view.batch <= view.row_stride;
-    if (!nested && !interleaved) {
+        (view.row_stride - view.cols) / view.batch_stride >= view.batch - 1;
+    if (!in_sequence && !side_by_side) {
       return InvalidArgument(
           op, field("batch_stride").c_str(), view.batch_stride,
           absl::StrCat(">= ", matrix, " (one matrix), or matrices ",
-                       "interleaved within a row pitch"));
+                       "side by side within a row pitch"));
     }
     if (view.batch - 1 > (kMax - matrix) / view.batch_stride) {
       return InvalidArgument(op, argument, std::string("batch * batch_stride"),
@@ -185,7 +193,7 @@ absl::Status CheckOverlap(const char* op, const char* out_name,
                     (out.rows <= 1 || out.row_stride == in.row_stride) &&
                     (out.batch <= 1 || out.batch_stride == in.batch_stride);
   if (same && in_place_ok) return absl::OkStatus();
-  if (!same && ColumnsDisjoint(out, in)) return absl::OkStatus();
+  if (!same && Interleaved(out, in)) return absl::OkStatus();
   return InvalidArgument(
       op, out_name, absl::StrCat("memory that overlaps ", in_name),
       in_place_ok ? absl::StrCat("the very view of ", in_name,

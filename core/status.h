@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -39,13 +40,19 @@ absl::Status InvalidArgument(const char* op, const char* argument,
 absl::Status InvalidArgument(const char* op, const char* argument,
                              int64_t given, const std::string& want);
 
-// Checks that the view can be addressed at all: rows, cols and batch >= 0;
-// data not null unless empty; row_stride >= cols when it is used (rows > 1);
-// matrices of the batch do not overlap and start `rows` rows apart or more
-// (batch > 1); pointer aligned to one element; the last byte's offset fits
-// int64.
+// Checks that the view can be addressed and that its elements are distinct:
+//   rows, cols, batch >= 0; nothing more when one of them is 0;
+//   data not null, aligned to one element;
+//   row_stride >= cols                       (rows > 1);
+//   the matrices of a batch lie one after the other (batch_stride >= extent of
+//   one matrix) or side by side within a row pitch, as the heads of
+//   [tokens, heads, head_dim] do when seen as [heads, tokens, head_dim]
+//                                            (batch > 1);
+//   every element's byte offset fits int64.
+// Strides of dimensions of size 1 are not read.
 absl::Status CheckMatrix(const char* op, const char* argument,
                          const ConstMatrixView& view);
+// The same for a vector, whose size must be `size`.
 absl::Status CheckVector(const char* op, const char* argument,
                          const ConstVectorView& view, int64_t size);
 // As CheckMatrix, and the shape equals [batch, rows, cols].
@@ -56,9 +63,10 @@ absl::Status CheckDType(const char* op, const char* argument, DType given,
                         DType want);
 
 // An error when the bytes of `out` and `in` overlap, unless both are the very
-// same view (same data, element size, strides) and `in_place_ok`. Padding
-// between rows counts as not touched: two interleaved views (columns of one
-// matrix) do not overlap.
+// same view (same data, element size, strides) and `in_place_ok`. Gaps between
+// rows count as not touched: two column ranges of one matrix, or the query and
+// key heads of one QKV matrix, do not overlap. Views that no common pitch
+// tells apart count as overlapping. Both have been checked by CheckMatrix.
 absl::Status CheckOverlap(const char* op, const char* out_name,
                           const ConstMatrixView& out, const char* in_name,
                           const ConstMatrixView& in, bool in_place_ok);
@@ -73,8 +81,8 @@ absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
 absl::Status CheckGateSpec(const char* op, const char* argument,
                            const GateSpec& spec);
 
-// The backend that the stream belongs to, or Unimplemented when this build
-// holds no kernels for it.
+// Unimplemented when the stream belongs to a backend that this build has no
+// kernels for.
 absl::Status CheckCpuStream(const char* op, const Stream& stream);
 
 }  // namespace lamina

@@ -12,7 +12,7 @@ namespace lamina {
 // vendor's own stream (cudaStream_t, hipStream_t) and only enqueues.
 class Stream {
  public:
-  // threads = 0: as many as GetDeviceInfo(cpu).num_units.
+  // threads <= 0: as many as GetDeviceInfo(cpu).num_units.
   static Stream Cpu(int threads = 0);
   static Stream Gpu(Device device, void* handle) {
     return Stream(device, handle, 1);
