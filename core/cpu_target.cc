@@ -14,25 +14,34 @@ namespace HWY_NAMESPACE {
 int64_t CompiledTarget() { return HWY_TARGET; }
 
 // Exclusive or of the words: as little work per byte as there can be.
+// NOTE: four streams far apart. With one, the CPU's prefetchers keep too few
+// lines in flight: 13.1 instead of 17.0 GB/s on 2 threads in 4 KiB pages, 18.8
+// instead of 19.6 in huge ones (AMD EPYC, 2026-11-29).
 uint64_t ReadAll(const uint64_t* data, int64_t words) {
   const hn::ScalableTag<uint64_t> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t step = 4 * lanes;
+  const int64_t quarter = words / 4 / step * step;
+  const uint64_t* const b_data = data + quarter;
+  const uint64_t* const c_data = b_data + quarter;
+  const uint64_t* const d_data = c_data + quarter;
   auto a = hn::Zero(d);
   auto b = a;
   auto c = a;
   auto e = a;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= words; i += 4 * lanes) {
-    a = hn::Xor(a, hn::LoadU(d, data + i));
-    b = hn::Xor(b, hn::LoadU(d, data + i + lanes));
-    c = hn::Xor(c, hn::LoadU(d, data + i + 2 * lanes));
-    e = hn::Xor(e, hn::LoadU(d, data + i + 3 * lanes));
+  for (int64_t i = 0; i < quarter; i += step) {
+    for (int64_t j = i; j < i + step; j += lanes) {
+      a = hn::Xor(a, hn::LoadU(d, data + j));
+      b = hn::Xor(b, hn::LoadU(d, b_data + j));
+      c = hn::Xor(c, hn::LoadU(d, c_data + j));
+      e = hn::Xor(e, hn::LoadU(d, d_data + j));
+    }
   }
   HWY_ALIGN uint64_t buffer[hn::MaxLanes(hn::ScalableTag<uint64_t>())];
   hn::Store(hn::Xor(hn::Xor(a, b), hn::Xor(c, e)), d, buffer);
   uint64_t result = 0;
   for (int64_t lane = 0; lane < lanes; ++lane) result ^= buffer[lane];
-  for (; i < words; ++i) result ^= data[i];
+  for (int64_t i = 4 * quarter; i < words; ++i) result ^= data[i];
   return result;
 }
 
@@ -44,8 +53,8 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <memory>
 
+#include "lamina/core/buffer.h"
 #include "lamina/core/device.h"
 #include "lamina/core/parallel.h"
 
@@ -90,8 +99,9 @@ double MeasureReadBandwidth(Device device, int threads, int64_t bytes,
   if (device.backend != Backend::kCpu) return 0;
   const Stream stream = Stream::Cpu(threads);
   const int64_t words = std::max<int64_t>(1, bytes / 8);
-  const auto data = std::make_unique_for_overwrite<uint64_t[]>(
-      static_cast<size_t>(words));
+  const absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, words * 8);
+  if (!buffer.ok()) return 0;
+  uint64_t* const data = buffer->as<uint64_t>();
   ParallelFor(stream, words, 1 << 16, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
       data[i] = static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u;
@@ -102,7 +112,7 @@ double MeasureReadBandwidth(Device device, int threads, int64_t bytes,
   for (int repeat = 0; repeat < repeats; ++repeat) {
     const auto start = std::chrono::steady_clock::now();
     ParallelFor(stream, words, 1 << 16, [&](int64_t begin, int64_t end, int) {
-      sink ^= HWY_DYNAMIC_DISPATCH(ReadAll)(&data[begin], end - begin);
+      sink ^= HWY_DYNAMIC_DISPATCH(ReadAll)(data + begin, end - begin);
     });
     const std::chrono::duration<double> elapsed =
         std::chrono::steady_clock::now() - start;

@@ -46,9 +46,11 @@ const DeviceInfo& GetDeviceInfo(Device device);
 // The CPU and every GPU that this build can use.
 std::vector<Device> ListDevices();
 
-// Best read bandwidth in bytes per second that streaming sums over `bytes` of
-// memory reach with `threads` threads (0: all usable cores), the best of
-// `repeats`. Allocates; takes about repeats * bytes / bandwidth.
+// Best read bandwidth in bytes per second of `bytes` of memory in a Buffer with
+// `threads` threads (0: all usable cores), the best of `repeats`: on the CPU
+// each thread reads four streams far apart, which is what a kernel must do to
+// come near. Allocates (0 when it cannot); takes about repeats * bytes /
+// bandwidth. 0 on a device without a backend.
 double MeasureReadBandwidth(Device device, int threads = 0,
                             int64_t bytes = int64_t{256} << 20,
                             int repeats = 5);
