@@ -123,17 +123,23 @@ HWY_INLINE void StoreF32(VF32 v, DF32 d, T* p) {
 }
 
 // The first `count` < Lanes(d) elements; the other lanes are +0.
+// NOTE: with one lane count is 0. GCC does not see that under -fsanitize and
+// warns of a copy past the buffer; hence no copy in that case.
 template <class T>
 HWY_INLINE VF32 LoadNF32(DF32 d, const T* p, size_t count) {
   HWY_ALIGN T buffer[hn::MaxLanes(DF32())] = {};
-  std::memcpy(buffer, p, count * sizeof(T));
+  if constexpr (hn::MaxLanes(DF32()) > 1) {
+    std::memcpy(buffer, p, count * sizeof(T));
+  }
   return LoadF32(d, buffer);
 }
 template <class T>
 HWY_INLINE void StoreNF32(VF32 v, DF32 d, T* p, size_t count) {
   HWY_ALIGN T buffer[hn::MaxLanes(DF32())];
   StoreF32(v, d, buffer);
-  std::memcpy(p, buffer, count * sizeof(T));
+  if constexpr (hn::MaxLanes(DF32()) > 1) {
+    std::memcpy(p, buffer, count * sizeof(T));
+  }
 }
 
 // Rounds fp32 lanes to T and back.
