@@ -68,9 +68,8 @@ absl::Status CheckLinear(const char* argument, const LinearWeights& linear,
 // Says which stage an operator's error comes from.
 absl::Status AtStage(BlockStage stage, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(
-      status.code(),
-      absl::StrCat(kOp, ": ", Name(stage), ": ", status.message()));
+  return absl::Status(status.code(), absl::StrCat(kOp, ": ", Name(stage), ": ",
+                                                  status.message()));
 }
 
 }  // namespace
@@ -128,15 +127,15 @@ absl::StatusOr<DecoderBlock> DecoderBlock::Plan(
                                     {2 * config.ffn_dim, config.hidden_dim},
                                     {config.hidden_dim, config.ffn_dim}};
   for (const auto& [n, k] : projections) {
-    LAMINA_ASSIGN_OR_RETURN(
-        const int64_t bytes,
-        SkinnyGemmWorkspaceBytes({.m = tokens,
-                                  .n = n,
-                                  .k = k,
-                                  .x_type = quantized ? config.input_type : type,
-                                  .w_type = config.weight_type,
-                                  .y_type = type},
-                                 device, config.num_threads));
+    LAMINA_ASSIGN_OR_RETURN(const int64_t bytes,
+                            SkinnyGemmWorkspaceBytes(
+                                {.m = tokens,
+                                 .n = n,
+                                 .k = k,
+                                 .x_type = quantized ? config.input_type : type,
+                                 .w_type = config.weight_type,
+                                 .y_type = type},
+                                device, config.num_threads));
     block.scratch_bytes_ = std::max(block.scratch_bytes_, bytes);
   }
   LAMINA_ASSIGN_OR_RETURN(
@@ -210,8 +209,7 @@ struct DecoderBlock::Call {
   }
 
   absl::Status Project(BlockStage stage, const LinearWeights& linear,
-                       int64_t input_offset, int64_t cols,
-                       MatrixView y) const {
+                       int64_t input_offset, int64_t cols, MatrixView y) const {
     if (args.observe_input && !quantized()) {
       args.observe_input(stage, Activations(input_offset, cols));
     }
@@ -235,9 +233,8 @@ struct DecoderBlock::Call {
   absl::Status Norm(ConstVectorView weight, bool add,
                     const LinearWeights& next) const {
     const int64_t hidden = config().hidden_dim;
-    const MatrixView y = quantized()
-                             ? MatrixView{}
-                             : Activations(block.layout_.normed, hidden);
+    const MatrixView y =
+        quantized() ? MatrixView{} : Activations(block.layout_.normed, hidden);
     const QuantizedOutput codes = QuantizedInput(next, hidden);
     if (!add) {
       return RmsNorm({.x = args.residual,
@@ -327,12 +324,13 @@ struct DecoderBlock::Call {
       case BlockStage::kAttention:
         return Attention();
       case BlockStage::kOutput:
-        return Project(stage, weights.output, layout.attention, config().q_dim(),
-                       args.delta);
+        return Project(stage, weights.output, layout.attention,
+                       config().q_dim(), args.delta);
       case BlockStage::kFfnNorm:
         return Norm(weights.ffn_norm, true, weights.gate_up);
       case BlockStage::kGateUp:
-        return Project(stage, weights.gate_up, layout.normed, config().hidden_dim,
+        return Project(stage, weights.gate_up, layout.normed,
+                       config().hidden_dim,
                        Activations(layout.gate_up, 2 * config().ffn_dim));
       case BlockStage::kActivation:
         return Activation();
@@ -353,8 +351,8 @@ absl::Status DecoderBlock::Decode(const DecoderBlockArgs& args,
       CheckShape(kOp, "residual", args.residual, 1, tokens, hidden));
   LAMINA_RETURN_IF_ERROR(
       CheckShape(kOp, "delta", args.delta, 1, tokens, hidden));
-  LAMINA_RETURN_IF_ERROR(CheckDType(kOp, "residual", args.residual.dtype,
-                                    config.activation_type));
+  LAMINA_RETURN_IF_ERROR(
+      CheckDType(kOp, "residual", args.residual.dtype, config.activation_type));
   LAMINA_RETURN_IF_ERROR(
       CheckDType(kOp, "delta", args.delta.dtype, config.activation_type));
   if (tokens > config.max_tokens) {
@@ -363,9 +361,9 @@ absl::Status DecoderBlock::Decode(const DecoderBlockArgs& args,
         absl::StrCat("<= max_tokens (", config.max_tokens, ")"));
   }
   if (args.max_position < 0 || args.max_position >= config.max_positions) {
-    return InvalidArgument(kOp, "max_position", args.max_position,
-                           absl::StrCat("in [0, ", config.max_positions,
-                                        ") (max_positions)"));
+    return InvalidArgument(
+        kOp, "max_position", args.max_position,
+        absl::StrCat("in [0, ", config.max_positions, ") (max_positions)"));
   }
   if (config.num_threads > 0 && stream.num_threads() > config.num_threads) {
     return InvalidArgument(
@@ -382,8 +380,8 @@ absl::Status DecoderBlock::Decode(const DecoderBlockArgs& args,
                                      hidden, config.q_dim()));
   LAMINA_RETURN_IF_ERROR(CheckLinear("weights.gate_up", weights.gate_up, config,
                                      2 * config.ffn_dim, hidden));
-  LAMINA_RETURN_IF_ERROR(
-      CheckLinear("weights.down", weights.down, config, hidden, config.ffn_dim));
+  LAMINA_RETURN_IF_ERROR(CheckLinear("weights.down", weights.down, config,
+                                     hidden, config.ffn_dim));
   if (!args.events.empty() && args.events.size() != kNumBlockStages + 1) {
     return InvalidArgument(kOp, "events",
                            static_cast<int64_t>(args.events.size()),
@@ -433,8 +431,8 @@ std::array<int64_t, kNumBlockStages> DecoderBlock::StageBytes(
   };
   const int64_t hidden = config_.hidden_dim;
   const int64_t norm = 3 * activations(hidden) + inputs(hidden);
-  const int64_t kv_rows = 2 * tokens * BytesFor(config_.kv_type,
-                                                config_.kv_dim());
+  const int64_t kv_rows =
+      2 * tokens * BytesFor(config_.kv_type, config_.kv_dim());
   return {
       norm,
       projection(config_.qkv_dim(), hidden),

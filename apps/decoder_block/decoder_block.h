@@ -10,15 +10,13 @@
 //                   stream);
 //
 //   stage            operator                       reads → writes
-//   attention_norm   AddRmsNorm (or RmsNorm)        delta, residual → residual, h
-//   qkv              SkinnyGemm                     h → q, k, v
-//   rope_append      Rope, Rope, KvAppend           q, k, v → q, cache
-//   attention        DecodeAttention (, Quantize)   q, cache → a
-//   output           SkinnyGemm                     a → delta
-//   ffn_norm         AddRmsNorm                     delta, residual → residual, h
-//   gate_up          SkinnyGemm                     h → gate, up
-//   activation       GatedActivation                gate, up → f
-//   down             SkinnyGemm                     f → delta
+//   attention_norm   AddRmsNorm (or RmsNorm)        delta, residual → residual,
+//   h qkv              SkinnyGemm                     h → q, k, v rope_append
+//   Rope, Rope, KvAppend           q, k, v → q, cache attention DecodeAttention
+//   (, Quantize)   q, cache → a output           SkinnyGemm a → delta ffn_norm
+//   AddRmsNorm                     delta, residual → residual, h gate_up
+//   SkinnyGemm                     h → gate, up activation GatedActivation
+//   gate, up → f down             SkinnyGemm                     f → delta
 //
 // The residual stream is a pair (residual, delta): delta is the output of the
 // last projection, not yet added; the next norm adds it. The sum

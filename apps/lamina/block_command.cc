@@ -97,8 +97,8 @@ class RandomLayers {
         DecoderBlock::Plan(config, GetDeviceInfo(stream_.device())));
     const int64_t per_layer =
         BytesFor(config.weight_type,
-                 config.hidden_dim * (config.qkv_dim() + config.q_dim() +
-                                      3 * config.ffn_dim)) +
+                 config.hidden_dim *
+                     (config.qkv_dim() + config.q_dim() + 3 * config.ffn_dim)) +
         2 * BytesFor(config.kv_type,
                      batch * config.max_positions * config.kv_dim());
     const int64_t memory = GetDeviceInfo(stream_.device()).memory_bytes;
@@ -131,7 +131,7 @@ class RandomLayers {
   }
 
   absl::StatusOr<void*> Random(DType type, int64_t count, float amplitude) {
-    LAMINA_ASSIGN_OR_RETURN(uint8_t* data,
+    LAMINA_ASSIGN_OR_RETURN(uint8_t * data,
                             Allocate<uint8_t>(BytesFor(type, count)));
     FillRandom(data, type, count, amplitude, Mix(++seed_), stream_);
     return static_cast<void*>(data);
@@ -141,11 +141,8 @@ class RandomLayers {
                           int64_t k) {
     const float amplitude = 1.0f / std::sqrt(static_cast<float>(k));
     LAMINA_ASSIGN_OR_RETURN(void* data, Random(type, n * k, amplitude));
-    linear.w = {.data = data,
-                .dtype = type,
-                .rows = n,
-                .cols = k,
-                .row_stride = k};
+    linear.w = {
+        .data = data, .dtype = type, .rows = n, .cols = k, .row_stride = k};
     if (!IsFp8(type)) return absl::OkStatus();
     LAMINA_ASSIGN_OR_RETURN(float* scales, Allocate<float>(n));
     std::fill_n(scales, n, amplitude / MaxFinite(type));
@@ -161,21 +158,21 @@ class RandomLayers {
       *norm = Vector(static_cast<const float*>(ones), config.hidden_dim);
     }
     const DType type = config.weight_type;
-    LAMINA_RETURN_IF_ERROR(MakeLinear(weights.qkv, type, config.qkv_dim(),
-                                      config.hidden_dim));
-    LAMINA_RETURN_IF_ERROR(MakeLinear(weights.output, type, config.hidden_dim,
-                                      config.q_dim()));
+    LAMINA_RETURN_IF_ERROR(
+        MakeLinear(weights.qkv, type, config.qkv_dim(), config.hidden_dim));
+    LAMINA_RETURN_IF_ERROR(
+        MakeLinear(weights.output, type, config.hidden_dim, config.q_dim()));
     LAMINA_RETURN_IF_ERROR(MakeLinear(weights.gate_up, type, 2 * config.ffn_dim,
                                       config.hidden_dim));
-    LAMINA_RETURN_IF_ERROR(MakeLinear(weights.down, type, config.hidden_dim,
-                                      config.ffn_dim));
+    LAMINA_RETURN_IF_ERROR(
+        MakeLinear(weights.down, type, config.hidden_dim, config.ffn_dim));
     layers_.weights.push_back(weights);
     const int64_t kv = batch * config.max_positions * config.kv_dim();
     LAMINA_ASSIGN_OR_RETURN(void* k, Random(config.kv_type, kv, 1.0f));
     LAMINA_ASSIGN_OR_RETURN(void* v, Random(config.kv_type, kv, 1.0f));
     layers_.caches.push_back(DenseKvCache(k, v, config.kv_type, batch,
-                                          config.max_positions,
-                                          config.kv_heads, config.head_dim));
+                                          config.max_positions, config.kv_heads,
+                                          config.head_dim));
     return absl::OkStatus();
   }
 
@@ -205,8 +202,8 @@ absl::StatusOr<Layers> MakeLayers(const BlockOptions& options,
       layers.weights.push_back(layers.model->layer(i));
       layers.caches.push_back(layers.model->layer_cache(i));
       const KvCacheView& cache = layers.caches.back();
-      const int64_t count = options.batch * positions *
-                            layers.block->config().kv_dim();
+      const int64_t count =
+          options.batch * positions * layers.block->config().kv_dim();
       FillRandom(cache.k, cache.dtype, count, 1.0f, Mix(7), stream);
       FillRandom(cache.v, cache.dtype, count, 1.0f, Mix(8), stream);
     }
@@ -228,13 +225,12 @@ absl::StatusOr<Layers> MakeLayers(const BlockOptions& options,
   config.max_positions = positions;
   config.num_threads = stream.num_threads();
   // Weights rotate through more than three times the last-level cache.
-  const int64_t layer_bytes = BytesFor(
-      config.weight_type, shape.hidden_dim * (config.qkv_dim() +
-                                              config.q_dim() +
-                                              3 * shape.ffn_dim));
+  const int64_t layer_bytes =
+      BytesFor(config.weight_type,
+               shape.hidden_dim *
+                   (config.qkv_dim() + config.q_dim() + 3 * shape.ffn_dim));
   const int64_t cache = GetDeviceInfo(stream.device()).cache_bytes;
-  const int64_t count =
-      std::clamp<int64_t>(3 * cache / layer_bytes + 1, 1, 64);
+  const int64_t count = std::clamp<int64_t>(3 * cache / layer_bytes + 1, 1, 64);
   LAMINA_RETURN_IF_ERROR(
       RandomLayers(layers, stream).Make(config, count, options.batch));
   return layers;
@@ -277,18 +273,17 @@ absl::StatusOr<Timing> Measure(const BlockOptions& options, Layers& layers,
   const int64_t warm_up = static_cast<int64_t>(layers.weights.size());
   for (int64_t i = 0;; ++i) {
     const size_t layer = static_cast<size_t>(i) % layers.weights.size();
-    LAMINA_RETURN_IF_ERROR(
-        block.Decode({.weights = &layers.weights[layer],
-                      .cache = layers.caches[layer],
-                      .rope_table = layers.rope_table,
-                      .positions = positions.data(),
-                      .max_position = options.context,
-                      .residual = residual,
-                      .delta = delta,
-                      .workspace = workspace.data(),
-                      .workspace_bytes = workspace.bytes(),
-                      .events = absl::MakeSpan(events)},
-                     stream));
+    LAMINA_RETURN_IF_ERROR(block.Decode({.weights = &layers.weights[layer],
+                                         .cache = layers.caches[layer],
+                                         .rope_table = layers.rope_table,
+                                         .positions = positions.data(),
+                                         .max_position = options.context,
+                                         .residual = residual,
+                                         .delta = delta,
+                                         .workspace = workspace.data(),
+                                         .workspace_bytes = workspace.bytes(),
+                                         .events = absl::MakeSpan(events)},
+                                        stream));
     if (i < warm_up) continue;
     for (int stage = 0; stage < kNumBlockStages; ++stage) {
       LAMINA_ASSIGN_OR_RETURN(
@@ -348,34 +343,33 @@ absl::StatusOr<int> RunBlock(const BlockOptions& options) {
   if (options.json) {
     nlohmann::json stages = nlohmann::json::array();
     for (size_t i = 0; i < us.size(); ++i) {
-      stages.push_back({{"name", Name(static_cast<BlockStage>(i))},
-                        {"us", us[i]},
-                        {"bytes", bytes[i]},
-                        {"gb_per_s", static_cast<double>(bytes[i]) / us[i] * 1e-3},
-                        {"limit_us", limit_us(bytes[i])},
-                        {"share", us[i] / sum}});
+      stages.push_back(
+          {{"name", Name(static_cast<BlockStage>(i))},
+           {"us", us[i]},
+           {"bytes", bytes[i]},
+           {"gb_per_s", static_cast<double>(bytes[i]) / us[i] * 1e-3},
+           {"limit_us", limit_us(bytes[i])},
+           {"share", us[i] / sum}});
     }
-    std::printf(
-        "%s\n",
-        nlohmann::json(
-            {{"shape", name},
-             {"weights", Name(config.weight_type)},
-             {"kv", Name(config.kv_type)},
-             {"batch", options.batch},
-             {"context", options.context},
-             {"device", GetDeviceInfo(stream.device()).name},
-             {"kernels", CpuTargetName()},
-             {"threads", stream.num_threads()},
-             {"read_gb_per_s", bandwidth * 1e-9},
-             {"iterations", timing.totals.size()},
-             {"stages", stages},
-             {"total",
-              {{"us", total},
-               {"bytes", total_bytes},
-               {"limit_us", limit_us(total_bytes)},
-               {"ratio", limit_us(total_bytes) / total}}}})
-            .dump(2)
-            .c_str());
+    std::printf("%s\n",
+                nlohmann::json({{"shape", name},
+                                {"weights", Name(config.weight_type)},
+                                {"kv", Name(config.kv_type)},
+                                {"batch", options.batch},
+                                {"context", options.context},
+                                {"device", GetDeviceInfo(stream.device()).name},
+                                {"kernels", CpuTargetName()},
+                                {"threads", stream.num_threads()},
+                                {"read_gb_per_s", bandwidth * 1e-9},
+                                {"iterations", timing.totals.size()},
+                                {"stages", stages},
+                                {"total",
+                                 {{"us", total},
+                                  {"bytes", total_bytes},
+                                  {"limit_us", limit_us(total_bytes)},
+                                  {"ratio", limit_us(total_bytes) / total}}}})
+                    .dump(2)
+                    .c_str());
     return kDone;
   }
   absl::PrintF(
@@ -389,8 +383,8 @@ absl::StatusOr<int> RunBlock(const BlockOptions& options) {
   const auto row = [&](const char* stage, double time, int64_t b,
                        double share) {
     absl::PrintF("%-15s %10.1f %12d %8.1f %7.0f %% %5.1f %%\n", stage, time, b,
-                 static_cast<double>(b) / time * 1e-3,
-                 100 * limit_us(b) / time, 100 * share);
+                 static_cast<double>(b) / time * 1e-3, 100 * limit_us(b) / time,
+                 100 * share);
   };
   for (size_t i = 0; i < us.size(); ++i) {
     row(Name(static_cast<BlockStage>(i)), us[i], bytes[i], us[i] / sum);

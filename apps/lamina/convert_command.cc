@@ -46,16 +46,14 @@ std::vector<const char*> TensorsOf(BlockStage stage) {
 absl::StatusOr<InputRanges> Calibrate(const Checkpoint& checkpoint,
                                       const std::string& text, Stream stream) {
   constexpr int64_t kMaxTokens = 512;
-  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer,
-                          LoadTokenizer(checkpoint));
+  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(checkpoint));
   const std::vector<int32_t> ids = tokenizer.Encode(text);
   if (ids.empty()) {
     return absl::InvalidArgumentError("the calibration text has no tokens");
   }
   TransformerOptions load;
   load.weight_type = DType::kBF16;
-  load.max_positions =
-      std::min(checkpoint.config().max_positions, kMaxTokens);
+  load.max_positions = std::min(checkpoint.config().max_positions, kMaxTokens);
   load.max_tokens = load.max_positions;
   LAMINA_ASSIGN_OR_RETURN(Transformer model,
                           Transformer::Load(checkpoint, load, stream));
@@ -69,11 +67,11 @@ absl::StatusOr<InputRanges> Calibrate(const Checkpoint& checkpoint,
                            .reduction = RowReduction::kAbsMax,
                            .y = Vector(row_ranges.data(), input.rows)},
                           stream);
-    const float range = *std::max_element(row_ranges.begin(),
-                                          row_ranges.begin() + input.rows);
+    const float range =
+        *std::max_element(row_ranges.begin(), row_ranges.begin() + input.rows);
     for (const char* tensor : TensorsOf(stage)) {
-      float& known = ranges[absl::StrCat("model.layers.", layer, ".", tensor,
-                                         ".weight")];
+      float& known =
+          ranges[absl::StrCat("model.layers.", layer, ".", tensor, ".weight")];
       known = std::max(known, range);
     }
   };
@@ -86,8 +84,8 @@ absl::StatusOr<InputRanges> Calibrate(const Checkpoint& checkpoint,
       positions.push_back(static_cast<int32_t>(t));
     }
     LAMINA_RETURN_IF_ERROR(model.Forward(
-        {.tokens = absl::MakeConstSpan(ids).subspan(
-             static_cast<size_t>(begin), static_cast<size_t>(rows)),
+        {.tokens = absl::MakeConstSpan(ids).subspan(static_cast<size_t>(begin),
+                                                    static_cast<size_t>(rows)),
          .positions = positions,
          .observe_input = observe},
         stream));
@@ -112,8 +110,8 @@ absl::Status ReadTensor(const Checkpoint& checkpoint,
   }
   for (int64_t row = 0; row < out.rows; ++row) {
     const MatrixView to = Matrix(out.Row<float>(row), 1, out.cols);
-    LAMINA_RETURN_IF_ERROR(ReadRows(
-        *tensor, AdjacentRow(row, config.head_dim), to, stream));
+    LAMINA_RETURN_IF_ERROR(
+        ReadRows(*tensor, AdjacentRow(row, config.head_dim), to, stream));
   }
   return absl::OkStatus();
 }
@@ -164,25 +162,23 @@ absl::StatusOr<int> RunConvert(const ConvertOptions& options) {
 
   ModelConfig config = checkpoint.config();
   config.rope_pairing = RopePairing::kHalfSplit;
-  LAMINA_ASSIGN_OR_RETURN(
-      Fp8CheckpointWriter writer,
-      Fp8CheckpointWriter::Create(options.output, config,
-                                  {.activations = scheme}));
+  LAMINA_ASSIGN_OR_RETURN(Fp8CheckpointWriter writer,
+                          Fp8CheckpointWriter::Create(options.output, config,
+                                                      {.activations = scheme}));
   const std::vector<ExpectedTensor> tensors = ExpectedTensors(config);
   Progress progress("writing");
   for (size_t i = 0; i < tensors.size(); ++i) {
     const ExpectedTensor& tensor = tensors[i];
     const int64_t cols = tensor.shape.back();
     const int64_t rows = tensor.shape.size() > 1 ? tensor.shape[0] : 1;
-    LAMINA_ASSIGN_OR_RETURN(
-        const Buffer buffer,
-        Buffer::Allocate(stream.device(), 4 * rows * cols));
+    LAMINA_ASSIGN_OR_RETURN(const Buffer buffer,
+                            Buffer::Allocate(stream.device(), 4 * rows * cols));
     const MatrixView values = Matrix(buffer.as<float>(), rows, cols);
     LAMINA_RETURN_IF_ERROR(ReadTensor(checkpoint, tensor, values, stream));
     std::optional<float> input_scale;
     if (const auto range = ranges.find(tensor.name); range != ranges.end()) {
-      input_scale = DynamicScale(range->second, MaxFinite(DType::kF8E4M3Fn),
-                                 HUGE_VALF);
+      input_scale =
+          DynamicScale(range->second, MaxFinite(DType::kF8E4M3Fn), HUGE_VALF);
     }
     LAMINA_RETURN_IF_ERROR(
         writer.Add(tensor.name, values, input_scale, stream));

@@ -15,8 +15,7 @@ absl::StatusOr<int> RunDevices(const DevicesOptions& options) {
   nlohmann::json list = nlohmann::json::array();
   for (const Device device : ListDevices()) {
     const DeviceInfo& info = GetDeviceInfo(device);
-    const double bandwidth =
-        MeasureReadBandwidth(device, stream.num_threads());
+    const double bandwidth = MeasureReadBandwidth(device, stream.num_threads());
     if (options.json) {
       list.push_back({{"backend", Name(device.backend)},
                       {"index", device.index},
@@ -37,8 +36,7 @@ absl::StatusOr<int> RunDevices(const DevicesOptions& options) {
                  stream.num_threads());
     absl::PrintF("  memory           %s\n", HumanBytes(info.memory_bytes));
     absl::PrintF("  last-level cache %s\n", HumanBytes(info.cache_bytes));
-    absl::PrintF("  read bandwidth   %.1f GB/s (measured)\n",
-                 bandwidth * 1e-9);
+    absl::PrintF("  read bandwidth   %.1f GB/s (measured)\n", bandwidth * 1e-9);
   }
   if (options.json) {
     std::printf("%s\n", nlohmann::json({{"devices", list}}).dump(2).c_str());

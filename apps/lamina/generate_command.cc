@@ -51,7 +51,8 @@ absl::StatusOr<std::vector<int32_t>> PromptIds(const GenerateOptions& options,
     }
     return ids;
   }
-  LAMINA_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::For(tokenizer));
+  LAMINA_ASSIGN_OR_RETURN(const ChatTemplate chat,
+                          ChatTemplate::For(tokenizer));
   std::vector<ChatMessage> messages;
   if (!options.system.empty()) messages.push_back({"system", options.system});
   messages.push_back({"user", prompt});
@@ -85,9 +86,9 @@ class Generation {
       events_.resize(static_cast<size_t>(model_.num_events()));
     }
     LAMINA_ASSIGN_OR_RETURN(
-        logits_, Buffer::Allocate(stream_.device(),
-                                  4 * options_.batch *
-                                      model_.config().vocab_size));
+        logits_,
+        Buffer::Allocate(stream_.device(),
+                         4 * options_.batch * model_.config().vocab_size));
     LAMINA_RETURN_IF_ERROR(Prefill());
     LAMINA_RETURN_IF_ERROR(Decode());
     Emit(text_stream_.Finish());
@@ -118,19 +119,19 @@ class Generation {
 
   void PrintSummary() const {
     const TransformerMemory memory = model_.memory();
-    std::fprintf(
-        stderr,
-        "\n%zu prompt tokens, %zu new (%s)\n"
-        "prefill  %8.1f tokens/s   time to first token %.1f ms\n"
-        "decode   %8.1f tokens/s   %.1f GB/s\n"
-        "memory   weights %s, KV cache %s, workspace %s\n"
-        "device   %s, %s kernels, %d threads\n",
-        prompt_.size(), ids_[0].size(), finish_reason_.c_str(), PrefillRate(),
-        first_token_seconds_ * 1e3, DecodeRate(), DecodeBandwidth() * 1e-9,
-        HumanBytes(memory.weights).c_str(), HumanBytes(memory.kv).c_str(),
-        HumanBytes(memory.workspace).c_str(),
-        GetDeviceInfo(stream_.device()).name.c_str(), CpuTargetName(),
-        stream_.num_threads());
+    std::fprintf(stderr,
+                 "\n%zu prompt tokens, %zu new (%s)\n"
+                 "prefill  %8.1f tokens/s   time to first token %.1f ms\n"
+                 "decode   %8.1f tokens/s   %.1f GB/s\n"
+                 "memory   weights %s, KV cache %s, workspace %s\n"
+                 "device   %s, %s kernels, %d threads\n",
+                 prompt_.size(), ids_[0].size(), finish_reason_.c_str(),
+                 PrefillRate(), first_token_seconds_ * 1e3, DecodeRate(),
+                 DecodeBandwidth() * 1e-9, HumanBytes(memory.weights).c_str(),
+                 HumanBytes(memory.kv).c_str(),
+                 HumanBytes(memory.workspace).c_str(),
+                 GetDeviceInfo(stream_.device()).name.c_str(), CpuTargetName(),
+                 stream_.num_threads());
   }
 
  private:
@@ -141,24 +142,21 @@ class Generation {
 
   absl::Status Forward(const char* what, absl::Span<const int32_t> tokens,
                        absl::Span<const int32_t> sequences,
-                       absl::Span<const int32_t> positions,
-                       MatrixView logits) {
-    LAMINA_RETURN_IF_ERROR(
-        model_.Forward({.tokens = tokens,
-                        .sequence_ids = sequences,
-                        .positions = positions,
-                        .logits = logits,
-                        .events = absl::MakeSpan(events_)},
-                       stream_));
+                       absl::Span<const int32_t> positions, MatrixView logits) {
+    LAMINA_RETURN_IF_ERROR(model_.Forward({.tokens = tokens,
+                                           .sequence_ids = sequences,
+                                           .positions = positions,
+                                           .logits = logits,
+                                           .events = absl::MakeSpan(events_)},
+                                          stream_));
     if (!trace_) return absl::OkStatus();
     constexpr int kStep = kNumBlockStages + 1;
     for (int64_t layer = 0; layer < model_.config().num_layers; ++layer) {
       const Event* events = &events_[static_cast<size_t>(layer * kStep)];
       for (int i = 0; i < kNumBlockStages; ++i) {
-        LAMINA_RETURN_IF_ERROR(
-            trace_->Add(Name(static_cast<BlockStage>(i)),
-                        absl::StrCat(what, ",layer ", layer), events[i],
-                        events[i + 1]));
+        LAMINA_RETURN_IF_ERROR(trace_->Add(Name(static_cast<BlockStage>(i)),
+                                           absl::StrCat(what, ",layer ", layer),
+                                           events[i], events[i + 1]));
       }
     }
     const Event* last = &events_[events_.size() - 2];
@@ -177,11 +175,11 @@ class Generation {
           sequences.push_back(static_cast<int32_t>(s));
         }
         const bool last = begin + rows == count;
-        LAMINA_RETURN_IF_ERROR(Forward(
-            "prefill",
-            absl::MakeConstSpan(prompt_).subspan(static_cast<size_t>(begin),
-                                                 static_cast<size_t>(rows)),
-            sequences, positions, last ? Logits(s, 1) : MatrixView{}));
+        LAMINA_RETURN_IF_ERROR(
+            Forward("prefill",
+                    absl::MakeConstSpan(prompt_).subspan(
+                        static_cast<size_t>(begin), static_cast<size_t>(rows)),
+                    sequences, positions, last ? Logits(s, 1) : MatrixView{}));
       }
     }
     prefill_seconds_ = SecondsSince(start);
@@ -257,9 +255,9 @@ class Generation {
            static_cast<double>(prompt_.size()) / prefill_seconds_;
   }
   double DecodeRate() const {
-    return steps_ == 0 ? 0
-                       : static_cast<double>(options_.batch * steps_) /
-                             decode_seconds_;
+    return steps_ == 0
+               ? 0
+               : static_cast<double>(options_.batch * steps_) / decode_seconds_;
   }
   double DecodeBandwidth() const {
     if (steps_ == 0) return 0;
@@ -293,8 +291,7 @@ absl::StatusOr<int> RunGenerate(const GenerateOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const Stream stream, MakeStream(options));
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
-  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer,
-                          LoadTokenizer(checkpoint));
+  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(checkpoint));
   LAMINA_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
                           PromptIds(options, tokenizer));
   const int64_t limit = checkpoint.config().max_positions;
@@ -308,11 +305,11 @@ absl::StatusOr<int> RunGenerate(const GenerateOptions& options) {
   if (!options.weights.empty()) load.weight_type = WeightType(options.weights);
   load.kv_type = WeightType(options.kv);
   load.sequences = options.batch;
-  load.max_positions = std::min(
-      limit, static_cast<int64_t>(prompt.size()) + options.max_tokens);
-  load.max_tokens = std::max(
-      options.batch,
-      std::min(kPrefillTokens, static_cast<int64_t>(prompt.size())));
+  load.max_positions =
+      std::min(limit, static_cast<int64_t>(prompt.size()) + options.max_tokens);
+  load.max_tokens =
+      std::max(options.batch,
+               std::min(kPrefillTokens, static_cast<int64_t>(prompt.size())));
   load.max_logits = options.batch;
   auto progress = std::make_unique<Progress>("loading");
   load.progress = [&](double fraction) { progress->Update(fraction); };

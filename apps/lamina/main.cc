@@ -18,7 +18,8 @@ const CLI::IsMember kWeightTypes({"bf16", "fp8"});
 
 class CommandLine {
  public:
-  CommandLine() : app_("Fused kernels for LLM decoding: demo and tools.", "lamina") {
+  CommandLine()
+      : app_("Fused kernels for LLM decoding: demo and tools.", "lamina") {
     app_.require_subcommand(1);
     app_.set_help_flag("-h,--help", "Print this help and exit");
     app_.footer(
@@ -106,13 +107,12 @@ class CommandLine {
   }
 
   void AddBlock() {
-    CLI::App* c = Add("block", "Time one decoder block, stage by stage",
-                      block_, RunBlock);
-    auto* shape =
-        c->add_option("--shape", block_.shape,
-                      "llama3-8b, llama3-70b, llama3-405b-tp8 or "
-                      "smollm2-135m: random weights of that shape")
-            ->capture_default_str();
+    CLI::App* c = Add("block", "Time one decoder block, stage by stage", block_,
+                      RunBlock);
+    auto* shape = c->add_option("--shape", block_.shape,
+                                "llama3-8b, llama3-70b, llama3-405b-tp8 or "
+                                "smollm2-135m: random weights of that shape")
+                      ->capture_default_str();
     c->add_option("--model", block_.model,
                   "A .gguf or .safetensors file or a directory: the model's "
                   "own first layer")
@@ -141,8 +141,8 @@ class CommandLine {
   }
 
   void AddGenerate() {
-    CLI::App* c = Add("generate", "Generate text from a model", generate_,
-                      RunGenerate);
+    CLI::App* c =
+        Add("generate", "Generate text from a model", generate_, RunGenerate);
     c->add_option("--model", generate_.model,
                   "A .gguf or .safetensors file, or a model directory")
         ->required();
@@ -182,8 +182,8 @@ class CommandLine {
   }
 
   void AddTokenize() {
-    CLI::App* c = Add("tokenize", "Print the tokens of a text", tokenize_,
-                      RunTokenize);
+    CLI::App* c =
+        Add("tokenize", "Print the tokens of a text", tokenize_, RunTokenize);
     c->add_option("--model", tokenize_.model, "Whose tokenizer")->required();
     auto* text = c->add_option("--text", tokenize_.text, "The text");
     c->add_option("--file", tokenize_.file, "Texts, one a line")
@@ -221,8 +221,8 @@ class CommandLine {
   }
 
   void AddBench() {
-    CLI::App* c = Add("bench", "Time the operators beside their limits",
-                      bench_, RunBench);
+    CLI::App* c = Add("bench", "Time the operators beside their limits", bench_,
+                      RunBench);
     // Here --json takes a file, to which lines are appended.
     c->remove_option(c->get_option("--json"));
     c->add_option("--json", bench_.json_file,
@@ -231,8 +231,8 @@ class CommandLine {
   }
 
   void AddTune() {
-    CLI::App* c = Add("tune", "Search the policies' tuning constants", tune_,
-                      RunTune);
+    CLI::App* c =
+        Add("tune", "Search the policies' tuning constants", tune_, RunTune);
     c->add_option("--op", tune_.op, "One operator; default: all");
   }
 

@@ -15,7 +15,7 @@ namespace lamina::cli {
 enum ExitCode : int {
   kDone = 0,
   kCheckFailed = 1,
-  kUsageError = 2,    // a wrong flag, a bad input file
+  kUsageError = 2,     // a wrong flag, a bad input file
   kCannotRunHere = 3,  // no such device, too little memory
 };
 
@@ -67,8 +67,8 @@ struct TokenizeOptions : CommonOptions {
 };
 
 struct VerifyOptions : CommonOptions {
-  std::string op;       // empty: all
-  std::string model;    // with text_file: the model's likelihood check
+  std::string op;     // empty: all
+  std::string model;  // with text_file: the model's likelihood check
   std::string text_file;
   uint64_t seed = 1;
 };

@@ -37,8 +37,7 @@ std::string Shown(std::string_view bytes) {
 absl::StatusOr<int> RunTokenize(const TokenizeOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
-  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer,
-                          LoadTokenizer(checkpoint));
+  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(checkpoint));
   std::vector<std::string> texts = {options.text};
   if (!options.file.empty()) {
     LAMINA_ASSIGN_OR_RETURN(std::string file, ReadTextFile(options.file));
@@ -54,10 +53,9 @@ absl::StatusOr<int> RunTokenize(const TokenizeOptions& options) {
         pieces.push_back(ReplaceIllFormedUtf8(tokenizer.TokenBytes(id)));
       }
       // One line a text, so that a file of texts can be read as JSON lines.
-      std::printf("%s\n",
-                  nlohmann::json({{"ids", ids}, {"pieces", pieces}})
-                      .dump()
-                      .c_str());
+      std::printf(
+          "%s\n",
+          nlohmann::json({{"ids", ids}, {"pieces", pieces}}).dump().c_str());
       continue;
     }
     for (const int32_t id : ids) {

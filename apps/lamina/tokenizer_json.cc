@@ -19,10 +19,10 @@ std::optional<Json> PreTokenizer(std::string_view name) {
                            {"use_regex", true}};
   if (name == "gpt-2") return byte_level;
   if (name == "smollm") {
-    return Json{{"type", "Sequence"},
-                {"pretokenizers",
-                 {{{"type", "Digits"}, {"individual_digits", true}},
-                  byte_level}}};
+    return Json{
+        {"type", "Sequence"},
+        {"pretokenizers",
+         {{{"type", "Digits"}, {"individual_digits", true}}, byte_level}}};
   }
   if (name == "llama-bpe" || name == "llama3") {
     Json bytes = byte_level;
@@ -54,10 +54,10 @@ absl::StatusOr<TokenizerFiles> TokenizerFilesFromGguf(
     const GgufTokenizer& gguf) {
   const std::optional<Json> pre_tokenizer = PreTokenizer(gguf.pre);
   if (gguf.model != "gpt2" || !pre_tokenizer) {
-    return absl::UnimplementedError(absl::StrCat(
-        "convert: tokenizer ", std::string(gguf.model), "/",
-        std::string(gguf.pre),
-        ": can write gpt2 with gpt-2, smollm or llama-bpe"));
+    return absl::UnimplementedError(
+        absl::StrCat("convert: tokenizer ", std::string(gguf.model), "/",
+                     std::string(gguf.pre),
+                     ": can write gpt2 with gpt-2, smollm or llama-bpe"));
   }
   Json vocab = Json::object();
   Json added = Json::array();
@@ -65,40 +65,40 @@ absl::StatusOr<TokenizerFiles> TokenizerFilesFromGguf(
     const std::string token(gguf.tokens[id]);
     vocab[token] = id;
     if (!IsAdded(gguf, id)) continue;
-    added.push_back({{"id", id},
-                     {"content", token},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", gguf.token_types[id] ==
-                                     static_cast<int32_t>(TokenType::kControl)}});
+    added.push_back(
+        {{"id", id},
+         {"content", token},
+         {"single_word", false},
+         {"lstrip", false},
+         {"rstrip", false},
+         {"normalized", false},
+         {"special",
+          gguf.token_types[id] == static_cast<int32_t>(TokenType::kControl)}});
   }
   Json merges = Json::array();
   for (const std::string_view merge : gguf.merges) merges.push_back(merge);
-  const Json tokenizer = {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", added},
-      {"normalizer", nullptr},
-      {"pre_tokenizer", *pre_tokenizer},
-      {"post_processor", nullptr},
-      {"decoder",
-       {{"type", "ByteLevel"},
-        {"add_prefix_space", true},
-        {"trim_offsets", true},
-        {"use_regex", true}}},
-      {"model",
-       {{"type", "BPE"},
-        {"dropout", nullptr},
-        {"unk_token", nullptr},
-        {"continuing_subword_prefix", nullptr},
-        {"end_of_word_suffix", nullptr},
-        {"fuse_unk", false},
-        {"byte_fallback", false},
-        {"vocab", vocab},
-        {"merges", merges}}}};
+  const Json tokenizer = {{"version", "1.0"},
+                          {"truncation", nullptr},
+                          {"padding", nullptr},
+                          {"added_tokens", added},
+                          {"normalizer", nullptr},
+                          {"pre_tokenizer", *pre_tokenizer},
+                          {"post_processor", nullptr},
+                          {"decoder",
+                           {{"type", "ByteLevel"},
+                            {"add_prefix_space", true},
+                            {"trim_offsets", true},
+                            {"use_regex", true}}},
+                          {"model",
+                           {{"type", "BPE"},
+                            {"dropout", nullptr},
+                            {"unk_token", nullptr},
+                            {"continuing_subword_prefix", nullptr},
+                            {"end_of_word_suffix", nullptr},
+                            {"fuse_unk", false},
+                            {"byte_fallback", false},
+                            {"vocab", vocab},
+                            {"merges", merges}}}};
 
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                  {"add_bos_token", gguf.add_bos.value_or(false)},

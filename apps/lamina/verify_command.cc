@@ -48,9 +48,8 @@ absl::StatusOr<Likelihood> Measure(const Checkpoint& checkpoint,
   LAMINA_ASSIGN_OR_RETURN(Transformer model,
                           Transformer::Load(checkpoint, load, stream));
   const int64_t vocab = checkpoint.config().vocab_size;
-  LAMINA_ASSIGN_OR_RETURN(
-      const Buffer logits,
-      Buffer::Allocate(stream.device(), 4 * kRows * vocab));
+  LAMINA_ASSIGN_OR_RETURN(const Buffer logits,
+                          Buffer::Allocate(stream.device(), 4 * kRows * vocab));
   Likelihood result;
   Progress progress(Name(weight_type));
   const int64_t count = static_cast<int64_t>(ids.size());
@@ -89,33 +88,29 @@ absl::StatusOr<int> VerifyModel(const VerifyOptions& options, Stream stream) {
                           ReadTextFile(options.text_file));
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
-  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer,
-                          LoadTokenizer(checkpoint));
+  LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(checkpoint));
   const std::vector<int32_t> ids = tokenizer.Encode(text);
   if (ids.size() < 2) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.text_file, ": want a text of two tokens or more"));
   }
-  LAMINA_ASSIGN_OR_RETURN(
-      const Likelihood bf16,
-      Measure(checkpoint, ids, DType::kBF16, stream));
-  LAMINA_ASSIGN_OR_RETURN(
-      const Likelihood fp8,
-      Measure(checkpoint, ids, DType::kF8E4M3Fn, stream));
+  LAMINA_ASSIGN_OR_RETURN(const Likelihood bf16,
+                          Measure(checkpoint, ids, DType::kBF16, stream));
+  LAMINA_ASSIGN_OR_RETURN(const Likelihood fp8,
+                          Measure(checkpoint, ids, DType::kF8E4M3Fn, stream));
   const double change = fp8.mean_nll / bf16.mean_nll - 1;
   const bool ok = std::abs(change) < kAllowedChange;
   if (options.json) {
-    std::printf("%s\n",
-                nlohmann::json({{"tokens", bf16.tokens},
-                                {"window", kWindow},
-                                {"bf16_mean_nll", bf16.mean_nll},
-                                {"fp8_mean_nll", fp8.mean_nll},
-                                {"relative_change", change},
-                                {"allowed", kAllowedChange},
-                                {"bf16_nll", bf16.nll},
-                                {"ok", ok}})
-                    .dump(1)
-                    .c_str());
+    std::printf("%s\n", nlohmann::json({{"tokens", bf16.tokens},
+                                        {"window", kWindow},
+                                        {"bf16_mean_nll", bf16.mean_nll},
+                                        {"fp8_mean_nll", fp8.mean_nll},
+                                        {"relative_change", change},
+                                        {"allowed", kAllowedChange},
+                                        {"bf16_nll", bf16.nll},
+                                        {"ok", ok}})
+                            .dump(1)
+                            .c_str());
   } else {
     absl::PrintF(
         "mean negative log-likelihood of %d tokens, windows of %d\n"
@@ -148,9 +143,8 @@ absl::StatusOr<int> RunVerify(const VerifyOptions& options) {
     }
     return VerifyModel(options, stream);
   }
-  LAMINA_ASSIGN_OR_RETURN(
-      const std::vector<VerifyResult> results,
-      VerifyOperators(options.op, options.seed, stream));
+  LAMINA_ASSIGN_OR_RETURN(const std::vector<VerifyResult> results,
+                          VerifyOperators(options.op, options.seed, stream));
   bool ok = true;
   nlohmann::json list = nlohmann::json::array();
   if (!options.json) {

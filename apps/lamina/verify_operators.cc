@@ -46,8 +46,8 @@ template <class T>
 double UlpAt(double magnitude) {
   int exponent = 0;
   std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, f in [.5, 1)
-  return std::ldexp(1.0, std::max(exponent - 1, kMinExponent<T>) -
-                             kMantissaBits<T>);
+  return std::ldexp(1.0,
+                    std::max(exponent - 1, kMinExponent<T>) - kMantissaBits<T>);
 }
 
 using Values = std::vector<double>;
@@ -139,8 +139,8 @@ absl::Status VerifyQuantize(Verifier& v) {
   out.codes = Matrix(codes.data(), kRows, kCols);
   out.scales = PerRow(scales.data());
   out.dynamic = true;
-  LAMINA_RETURN_IF_ERROR(Quantize(
-      {.x = Matrix(x.data(), kRows, kCols), .out = out}, v.stream()));
+  LAMINA_RETURN_IF_ERROR(
+      Quantize({.x = Matrix(x.data(), kRows, kCols), .out = out}, v.stream()));
   Values want(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     want[i] = double{ToFloat(x[i])} / scales[i / kCols];
@@ -218,11 +218,9 @@ absl::Status VerifyNorms(Verifier& v, const std::string& op) {
                                       .y = matrix(y)},
                                      v.stream()));
   } else {
-    LAMINA_RETURN_IF_ERROR(RmsNorm({.x = matrix(x),
-                                    .weight = weight,
-                                    .epsilon = epsilon,
-                                    .y = matrix(y)},
-                                   v.stream()));
+    LAMINA_RETURN_IF_ERROR(RmsNorm(
+        {.x = matrix(x), .weight = weight, .epsilon = epsilon, .y = matrix(y)},
+        v.stream()));
   }
   Values want, terms;
   for (int64_t row = 0; row < kRows; ++row) {
@@ -231,9 +229,9 @@ absl::Status VerifyNorms(Verifier& v, const std::string& op) {
       const size_t at = static_cast<size_t>(row * kCols + i);
       values[static_cast<size_t>(i)] = ToFloat(add ? z[at] : x[at]);
     }
-    const Values normed = NormOf(values, ToValues(w),
-                                 centred ? ToValues(b) : Values{}, epsilon,
-                                 centred);
+    const Values normed =
+        NormOf(values, ToValues(w), centred ? ToValues(b) : Values{}, epsilon,
+               centred);
     want.insert(want.end(), normed.begin(), normed.end());
   }
   // LayerNorm adds terms of about 1, which may cancel.
@@ -245,8 +243,8 @@ absl::Status VerifyNorms(Verifier& v, const std::string& op) {
     for (size_t i = 0; i < want.size(); ++i) {
       want[i] = double{ToFloat(x[i])} + double{ToFloat(r[i])};
     }
-    v.Compare("add_rms_norm",
-              absl::StrCat(TypeName<T>(), " residual"), z, want, {}, 0.501);
+    v.Compare("add_rms_norm", absl::StrCat(TypeName<T>(), " residual"), z, want,
+              {}, 0.501);
   }
   return absl::OkStatus();
 }
@@ -302,9 +300,8 @@ absl::Status VerifyActivations(Verifier& v, const std::string& op) {
         const size_t at = static_cast<size_t>(row * kCols + i);
         want[at] = Exactly(kind, gate) * up;
         // The tanh form is a difference for negative x.
-        terms[at] = kind == ActivationKind::kGeluTanh
-                        ? std::abs(0.5 * gate * up)
-                        : 0;
+        terms[at] =
+            kind == ActivationKind::kGeluTanh ? std::abs(0.5 * gate * up) : 0;
       }
     }
     v.Compare(op.c_str(), absl::StrCat(TypeName<T>(), " ", name), y, want,
@@ -365,24 +362,25 @@ absl::Status VerifyRope(Verifier& v) {
   constexpr int64_t kTokens = 5, kHeads = 3, kDim = 64, kPositions = 4096;
   const RopeFrequencies frequencies = {.theta = 10000.0, .rotary_dim = kDim};
   std::vector<float> table(kPositions * kDim);
-  LAMINA_RETURN_IF_ERROR(FillRopeTable(
-      frequencies, Matrix(table.data(), kPositions, kDim)));
+  LAMINA_RETURN_IF_ERROR(
+      FillRopeTable(frequencies, Matrix(table.data(), kPositions, kDim)));
   const auto x = v.Normal<T>(kTokens * kHeads * kDim);
   std::vector<T> y(x.size());
   const std::vector<int32_t> positions = {0, 1, 77, 2048, 4095};
-  LAMINA_RETURN_IF_ERROR(
-      Rope({.x = Heads(x.data(), kTokens, kHeads, kDim),
-            .y = Heads(y.data(), kTokens, kHeads, kDim),
-            .table = Matrix(static_cast<const float*>(table.data()),
-                            kPositions, kDim),
-            .positions = positions.data()},
-           v.stream()));
+  LAMINA_RETURN_IF_ERROR(Rope(
+      {.x = Heads(x.data(), kTokens, kHeads, kDim),
+       .y = Heads(y.data(), kTokens, kHeads, kDim),
+       .table =
+           Matrix(static_cast<const float*>(table.data()), kPositions, kDim),
+       .positions = positions.data()},
+      v.stream()));
   Values want(x.size()), terms(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     const size_t dim = i % kDim, token = i / (kHeads * kDim);
     const size_t half = kDim / 2, pair = dim % half, start = i - dim;
     const double angle =
-        positions[token] * std::pow(10000.0, -2.0 * static_cast<double>(pair) / kDim);
+        positions[token] *
+        std::pow(10000.0, -2.0 * static_cast<double>(pair) / kDim);
     const double a = ToFloat(x[start + pair]);
     const double b = ToFloat(x[start + pair + half]);
     want[i] = dim < half ? a * std::cos(angle) - b * std::sin(angle)
@@ -410,13 +408,13 @@ absl::Status VerifyAttention(Verifier& v, const std::string& op) {
     sequences.push_back(static_cast<int32_t>(i / kCapacity));
     positions.push_back(static_cast<int32_t>(i % kCapacity));
   }
-  LAMINA_RETURN_IF_ERROR(KvAppend(
-      {.k = Heads(new_k.data(), kTokens * kCapacity, kKvHeads, kDim),
-       .v = Heads(new_v.data(), kTokens * kCapacity, kKvHeads, kDim),
-       .cache = cache,
-       .sequence_ids = sequences.data(),
-       .positions = positions.data()},
-      v.stream()));
+  LAMINA_RETURN_IF_ERROR(
+      KvAppend({.k = Heads(new_k.data(), kTokens * kCapacity, kKvHeads, kDim),
+                .v = Heads(new_v.data(), kTokens * kCapacity, kKvHeads, kDim),
+                .cache = cache,
+                .sequence_ids = sequences.data(),
+                .positions = positions.data()},
+               v.stream()));
   if (op == "kv_append") {
     v.Compare("kv_append", absl::StrCat(TypeName<T>(), " -> ", TypeName<Kv>()),
               k, ToValues(new_k), {}, 0.501);
@@ -458,8 +456,8 @@ absl::Status VerifyAttention(Verifier& v, const std::string& op) {
       for (int64_t p = 0; p <= at[static_cast<size_t>(t)]; ++p) {
         double dot = 0;
         for (int64_t d = 0; d < kDim; ++d) {
-          dot += double{ToFloat(q[start + static_cast<size_t>(d)])} *
-                 row(k, p, d);
+          dot +=
+              double{ToFloat(q[start + static_cast<size_t>(d)])} * row(k, p, d);
         }
         scores.push_back(dot / 8);
       }
@@ -470,8 +468,8 @@ absl::Status VerifyAttention(Verifier& v, const std::string& op) {
         double& sum = want[start + static_cast<size_t>(d)];
         double& term = terms[start + static_cast<size_t>(d)];
         for (size_t p = 0; p < scores.size(); ++p) {
-          const double value = scores[p] / total *
-                               row(cache_v, static_cast<int64_t>(p), d);
+          const double value =
+              scores[p] / total * row(cache_v, static_cast<int64_t>(p), d);
           sum += value;
           term += std::abs(value);
         }
@@ -523,10 +521,9 @@ absl::Status VerifyOne(const std::string& op, Verifier& v) {
 }  // namespace
 
 std::vector<std::string> VerifiableOperators() {
-  return {"reduce_rows",      "quantize",   "rms_norm",
-          "add_rms_norm",     "layer_norm", "activation",
-          "gated_activation", "rope",       "skinny_gemm",
-          "kv_append",        "decode_attention"};
+  return {"reduce_rows", "quantize",   "rms_norm",         "add_rms_norm",
+          "layer_norm",  "activation", "gated_activation", "rope",
+          "skinny_gemm", "kv_append",  "decode_attention"};
 }
 
 absl::StatusOr<std::vector<VerifyResult>> VerifyOperators(

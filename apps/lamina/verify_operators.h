@@ -35,7 +35,8 @@ std::vector<std::string> VerifiableOperators();
 
 // One result for each operator and combination of types; all operators when
 // `op` is empty. InvalidArgument for an unknown name.
-absl::StatusOr<std::vector<VerifyResult>> VerifyOperators(
-    const std::string& op, uint64_t seed, const Stream& stream);
+absl::StatusOr<std::vector<VerifyResult>> VerifyOperators(const std::string& op,
+                                                          uint64_t seed,
+                                                          const Stream& stream);
 
 }  // namespace lamina::cli

@@ -50,9 +50,8 @@ class Transformer::Loader {
     const int64_t bytes = TotalBytes();
     const int64_t memory = GetDeviceInfo(stream_.device()).memory_bytes;
     if (memory > 0 && bytes > memory) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the weights need ", bytes, " bytes, the device has ",
-                       memory));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the weights need ", bytes, " bytes, the device has ", memory));
     }
     LAMINA_ASSIGN_OR_RETURN(model.weights_,
                             Buffer::Allocate(stream_.device(), bytes));
@@ -61,9 +60,8 @@ class Transformer::Loader {
     scratch_ = scratch.as<float>();
     next_ = model.weights_.as<uint8_t>();
 
-    LAMINA_ASSIGN_OR_RETURN(
-        const CheckpointTensor* embedding,
-        checkpoint_.Tensor("model.embed_tokens.weight"));
+    LAMINA_ASSIGN_OR_RETURN(const CheckpointTensor* embedding,
+                            checkpoint_.Tensor("model.embed_tokens.weight"));
     LAMINA_ASSIGN_OR_RETURN(model.embedding_, ReadBf16(*embedding));
     LAMINA_ASSIGN_OR_RETURN(model.final_norm_, ReadNorm("model.norm.weight"));
     if (config_.tied_embeddings && weight_type_ == DType::kBF16) {
@@ -72,8 +70,8 @@ class Transformer::Loader {
       LAMINA_ASSIGN_OR_RETURN(const CheckpointTensor* output,
                               checkpoint_.Tensor("lm_head.weight"));
       LAMINA_ASSIGN_OR_RETURN(
-          model.output_, ReadLinear({{output}, config_.vocab_size,
-                                     config_.hidden_dim}));
+          model.output_,
+          ReadLinear({{output}, config_.vocab_size, config_.hidden_dim}));
     }
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       LAMINA_ASSIGN_OR_RETURN(const DecoderBlockWeights weights,
@@ -117,8 +115,8 @@ class Transformer::Loader {
     return std::max<int64_t>(1, kScratchElements / cols);
   }
   int64_t ScratchBytes() const {
-    const int64_t widest = std::max(
-        {config_.hidden_dim, config_.q_dim(), config_.ffn_dim});
+    const int64_t widest =
+        std::max({config_.hidden_dim, config_.q_dim(), config_.ffn_dim});
     return 4 * std::max(kScratchElements, widest);
   }
 
@@ -166,8 +164,8 @@ class Transformer::Loader {
       BF16* data = Take<BF16>(rows * cols);
       linear.w = Matrix(static_cast<const BF16*>(data), rows, cols);
       for (const CheckpointTensor* part : projection.parts) {
-        LAMINA_RETURN_IF_ERROR(ReadRows(
-            *part, 0, Matrix(data, part->rows(), cols), stream_));
+        LAMINA_RETURN_IF_ERROR(
+            ReadRows(*part, 0, Matrix(data, part->rows(), cols), stream_));
         data += part->rows() * cols;
       }
       return linear;
@@ -223,9 +221,8 @@ class Transformer::Loader {
 
   absl::StatusOr<DecoderBlockWeights> ReadLayer(int64_t layer) {
     DecoderBlockWeights weights;
-    LAMINA_ASSIGN_OR_RETURN(
-        weights.attention_norm,
-        ReadNorm(LayerTensor(layer, "input_layernorm")));
+    LAMINA_ASSIGN_OR_RETURN(weights.attention_norm,
+                            ReadNorm(LayerTensor(layer, "input_layernorm")));
     LAMINA_ASSIGN_OR_RETURN(
         weights.ffn_norm,
         ReadNorm(LayerTensor(layer, "post_attention_layernorm")));
@@ -265,8 +262,8 @@ absl::StatusOr<Transformer> Transformer::Load(const Checkpoint& checkpoint,
   const ModelConfig& config = model.config_;
   const CheckpointQuantization& quantization = checkpoint.quantization();
   const bool fp8_file = !quantization.method.empty();
-  const DType weight_type = options.weight_type.value_or(
-      fp8_file ? DType::kF8E4M3Fn : DType::kBF16);
+  const DType weight_type =
+      options.weight_type.value_or(fp8_file ? DType::kF8E4M3Fn : DType::kBF16);
   if (weight_type != DType::kBF16 && weight_type != DType::kF8E4M3Fn) {
     return InvalidArgument(kOp, "weight_type", std::string(Name(weight_type)),
                            "bf16 or f8e4m3fn");
@@ -283,30 +280,29 @@ absl::StatusOr<Transformer> Transformer::Load(const Checkpoint& checkpoint,
   model.max_positions_ =
       options.max_positions > 0 ? options.max_positions : config.max_positions;
   if (model.max_positions_ > config.max_positions) {
-    return InvalidArgument(kOp, "max_positions", model.max_positions_,
-                           absl::StrCat("<= ", config.max_positions,
-                                        " (the model's context)"));
+    return InvalidArgument(
+        kOp, "max_positions", model.max_positions_,
+        absl::StrCat("<= ", config.max_positions, " (the model's context)"));
   }
   model.max_tokens_ = options.max_tokens;
   model.max_logits_ = std::min(options.max_logits, options.max_tokens);
 
   LAMINA_ASSIGN_OR_RETURN(
-      model.block_,
-      DecoderBlock::Plan({.hidden_dim = config.hidden_dim,
-                          .ffn_dim = config.ffn_dim,
-                          .heads = config.num_heads,
-                          .kv_heads = config.num_kv_heads,
-                          .head_dim = config.head_dim,
-                          .epsilon = config.epsilon,
-                          .gate = {.kind = config.activation},
-                          .rope_pairing = config.rope_pairing,
-                          .weight_type = weight_type,
-                          .kv_type = options.kv_type,
-                          .input_quantization = inputs,
-                          .max_tokens = options.max_tokens,
-                          .max_positions = model.max_positions_,
-                          .num_threads = stream.num_threads()},
-                         GetDeviceInfo(stream.device())));
+      model.block_, DecoderBlock::Plan({.hidden_dim = config.hidden_dim,
+                                        .ffn_dim = config.ffn_dim,
+                                        .heads = config.num_heads,
+                                        .kv_heads = config.num_kv_heads,
+                                        .head_dim = config.head_dim,
+                                        .epsilon = config.epsilon,
+                                        .gate = {.kind = config.activation},
+                                        .rope_pairing = config.rope_pairing,
+                                        .weight_type = weight_type,
+                                        .kv_type = options.kv_type,
+                                        .input_quantization = inputs,
+                                        .max_tokens = options.max_tokens,
+                                        .max_positions = model.max_positions_,
+                                        .num_threads = stream.num_threads()},
+                                       GetDeviceInfo(stream.device())));
   LAMINA_RETURN_IF_ERROR(Loader(checkpoint, weight_type,
                                 inputs == InputQuantization::kStatic,
                                 options.progress, stream)
@@ -319,20 +315,20 @@ absl::Status Transformer::AllocateState(const TransformerOptions& options,
                                         Stream stream) {
   const Device device = stream.device();
   // Caches.
-  cache_view_ = DenseKvCache(nullptr, nullptr, options.kv_type,
-                             options.sequences, max_positions_,
-                             config_.num_kv_heads, config_.head_dim);
-  const int64_t half = RoundUp(
-      BytesFor(options.kv_type,
-               options.sequences * max_positions_ * config_.kv_dim()),
-      kAlignment);
+  cache_view_ =
+      DenseKvCache(nullptr, nullptr, options.kv_type, options.sequences,
+                   max_positions_, config_.num_kv_heads, config_.head_dim);
+  const int64_t half =
+      RoundUp(BytesFor(options.kv_type,
+                       options.sequences * max_positions_ * config_.kv_dim()),
+              kAlignment);
   cache_layer_bytes_ = 2 * half;
   memory_.kv = config_.num_layers * cache_layer_bytes_;
   const int64_t memory = GetDeviceInfo(device).memory_bytes;
   if (memory > 0 && memory_.kv + memory_.weights > memory) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "weights and KV cache need ", memory_.kv + memory_.weights,
-        " bytes, the device has ", memory));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("weights and KV cache need ", memory_.kv + memory_.weights,
+                     " bytes, the device has ", memory));
   }
   LAMINA_ASSIGN_OR_RETURN(cache_, Buffer::Allocate(device, memory_.kv));
 
@@ -421,10 +417,9 @@ absl::Status Transformer::CheckForward(const ForwardArgs& args) const {
   }
   const int64_t rows = args.logits.rows;
   if (rows > std::min(tokens, max_logits_)) {
-    return InvalidArgument(
-        kOp, "logits.rows", rows,
-        absl::StrCat("<= ", std::min(tokens, max_logits_),
-                     " (tokens, max_logits)"));
+    return InvalidArgument(kOp, "logits.rows", rows,
+                           absl::StrCat("<= ", std::min(tokens, max_logits_),
+                                        " (tokens, max_logits)"));
   }
   if (!args.events.empty() &&
       static_cast<int64_t>(args.events.size()) != num_events()) {
@@ -442,8 +437,7 @@ void Transformer::Embed(absl::Span<const int32_t> tokens, MatrixView out,
                         const Stream& stream) const {
   ParallelFor(stream, out.rows, 16, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
-      const BF16* row =
-          embedding_.Row<BF16>(tokens[static_cast<size_t>(t)]);
+      const BF16* row = embedding_.Row<BF16>(tokens[static_cast<size_t>(t)]);
       float* to = out.Row<float>(t);
       for (int64_t i = 0; i < out.cols; ++i) to[i] = ToFloat(row[i]);
     }
@@ -507,8 +501,8 @@ absl::Status Transformer::Forward(const ForwardArgs& args, Stream stream) {
       view.rows = rows;
       return view;
     };
-    const MatrixView normed = Matrix(
-        reinterpret_cast<float*>(state + normed_offset_), rows, hidden);
+    const MatrixView normed =
+        Matrix(reinterpret_cast<float*>(state + normed_offset_), rows, hidden);
     LAMINA_RETURN_IF_ERROR(AddRmsNorm({.x = last(delta),
                                        .residual = last(residual),
                                        .residual_out = last(residual),

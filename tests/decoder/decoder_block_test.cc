@@ -18,9 +18,9 @@
 namespace lamina {
 namespace {
 
-using ::testing::HasSubstr;
 using ::lamina::testing::NormalVector;
 using ::lamina::testing::Random;
+using ::testing::HasSubstr;
 
 // Odd sizes: no dimension is a multiple of a vector.
 DecoderBlockConfig SmallConfig(DType weight_type = DType::kBF16) {
@@ -54,8 +54,7 @@ class TestBlock {
     Fill(weights.output, 1, config.hidden_dim, config.q_dim(), random);
     Fill(weights.gate_up, 2, 2 * config.ffn_dim, config.hidden_dim, random);
     Fill(weights.down, 3, config.hidden_dim, config.ffn_dim, random);
-    table_.resize(
-        static_cast<size_t>(config.max_positions * config.head_dim));
+    table_.resize(static_cast<size_t>(config.max_positions * config.head_dim));
     EXPECT_TRUE(FillRopeTable({.rotary_dim = config.head_dim},
                               Matrix(table_.data(), config.max_positions,
                                      config.head_dim))
@@ -66,8 +65,8 @@ class TestBlock {
   }
 
   KvCacheView NewCache() {
-    const size_t elements = static_cast<size_t>(
-        2 * config_.max_positions * config_.kv_dim());
+    const size_t elements =
+        static_cast<size_t>(2 * config_.max_positions * config_.kv_dim());
     caches_.push_back(std::vector<float>(elements, NAN));
     caches_.push_back(std::vector<float>(elements, NAN));
     return DenseKvCache(caches_[caches_.size() - 2].data(),
@@ -175,8 +174,8 @@ std::vector<Row> ReferenceBlock(const DecoderBlockConfig& config,
     Row y(static_cast<size_t>(linear.w.rows));
     for (int64_t n = 0; n < linear.w.rows; ++n) {
       for (int64_t k = 0; k < linear.w.cols; ++k) {
-        y[static_cast<size_t>(n)] += TestBlock::Weight(linear, n, k) *
-                                     x[static_cast<size_t>(k)];
+        y[static_cast<size_t>(n)] +=
+            TestBlock::Weight(linear, n, k) * x[static_cast<size_t>(k)];
       }
     }
     return y;
@@ -196,8 +195,8 @@ std::vector<Row> ReferenceBlock(const DecoderBlockConfig& config,
   };
   std::vector<Row> qkv, deltas;
   for (size_t t = 0; t < residual.size(); ++t) {
-    qkv.push_back(project(weights.qkv,
-                          norm(residual[t], weights.attention_norm)));
+    qkv.push_back(
+        project(weights.qkv, norm(residual[t], weights.attention_norm)));
     for (int64_t h = 0; h < config.heads + config.kv_heads; ++h) {
       rotate(qkv[t], h, static_cast<int64_t>(t));
     }
@@ -208,8 +207,9 @@ std::vector<Row> ReferenceBlock(const DecoderBlockConfig& config,
       for (size_t p = 0; p <= t; ++p) {
         double dot = 0;
         for (int64_t d = 0; d < dim; ++d) {
-          dot += qkv[t][static_cast<size_t>(h * dim + d)] *
-                 qkv[p][static_cast<size_t>(config.q_dim() + kv_head * dim + d)];
+          dot +=
+              qkv[t][static_cast<size_t>(h * dim + d)] *
+              qkv[p][static_cast<size_t>(config.q_dim() + kv_head * dim + d)];
         }
         scores.push_back(std::exp(dot / std::sqrt(static_cast<double>(dim))));
       }
@@ -273,11 +273,10 @@ TEST_P(DecoderBlockReference, MatchesDoublePrecision) {
 
 INSTANTIATE_TEST_SUITE_P(
     WeightsAndInputs, DecoderBlockReference,
-    ::testing::Values(
-        std::pair(DType::kBF16, InputQuantization::kNone),
-        std::pair(DType::kF8E4M3Fn, InputQuantization::kNone),
-        std::pair(DType::kF8E4M3Fn, InputQuantization::kPerRow),
-        std::pair(DType::kF8E4M3Fn, InputQuantization::kStatic)));
+    ::testing::Values(std::pair(DType::kBF16, InputQuantization::kNone),
+                      std::pair(DType::kF8E4M3Fn, InputQuantization::kNone),
+                      std::pair(DType::kF8E4M3Fn, InputQuantization::kPerRow),
+                      std::pair(DType::kF8E4M3Fn, InputQuantization::kStatic)));
 
 TEST(DecoderBlock, PrefillEqualsDecodingTokenByTokenBitForBit) {
   for (const InputQuantization inputs :
@@ -291,19 +290,18 @@ TEST(DecoderBlock, PrefillEqualsDecodingTokenByTokenBitForBit) {
     const std::vector<float> delta = test.Run(test.NewCache(), all, 0);
     const KvCacheView cache = test.NewCache();
     for (size_t t = 0; t < 8; ++t) {
-      std::vector<float> one(start.begin() + static_cast<ptrdiff_t>(t * hidden),
-                             start.begin() +
-                                 static_cast<ptrdiff_t>((t + 1) * hidden));
+      std::vector<float> one(
+          start.begin() + static_cast<ptrdiff_t>(t * hidden),
+          start.begin() + static_cast<ptrdiff_t>((t + 1) * hidden));
       // Any number of threads.
-      const std::vector<float> one_delta = test.Run(
-          cache, one, static_cast<int32_t>(t), t % 2 == 0 ? 1 : 2);
+      const std::vector<float> one_delta =
+          test.Run(cache, one, static_cast<int32_t>(t), t % 2 == 0 ? 1 : 2);
       ASSERT_EQ(std::memcmp(one_delta.data(), &delta[t * hidden],
                             hidden * sizeof(float)),
                 0)
           << "token " << t;
-      ASSERT_EQ(std::memcmp(one.data(), &all[t * hidden],
-                            hidden * sizeof(float)),
-                0)
+      ASSERT_EQ(
+          std::memcmp(one.data(), &all[t * hidden], hidden * sizeof(float)), 0)
           << "token " << t;
     }
   }

@@ -82,8 +82,8 @@ class Goldens : public ::testing::Test {
   }
 
   int32_t ArgMax(const float* logits) const {
-    return static_cast<int32_t>(
-        std::max_element(logits, logits + vocab()) - logits);
+    return static_cast<int32_t>(std::max_element(logits, logits + vocab()) -
+                                logits);
   }
 
   Stream stream_ = Stream::Cpu();
@@ -133,8 +133,8 @@ TEST_F(Goldens, GreedyTokensAreThoseOfTransformersUpToNearTies) {
     ids = prompt;
     ids.insert(ids.end(), want.begin(), want.end());
     const size_t start = prompt.size() - 1;
-    const float* all = Forward(ids, start, ids.size() - 1,
-                               static_cast<int64_t>(want.size()));
+    const float* all =
+        Forward(ids, start, ids.size() - 1, static_cast<int64_t>(want.size()));
     for (size_t i = 0; i < want.size(); ++i) {
       const float* row = all + static_cast<int64_t>(i) * vocab();
       ++compared;
@@ -155,9 +155,10 @@ TEST_F(Goldens, GreedyTokensAreThoseOfTransformersUpToNearTies) {
   EXPECT_GE(compared, 500);
   // Near-ties are rare: a wrong model would hide behind none of them.
   EXPECT_LE(near_ties * 50, compared);
-  std::printf("%d prompts, %d equal to the end; %d steps, %d near-ties taken "
-              "the other way\n",
-              prompts, to_the_end, compared, near_ties);
+  std::printf(
+      "%d prompts, %d equal to the end; %d steps, %d near-ties taken "
+      "the other way\n",
+      prompts, to_the_end, compared, near_ties);
 }
 
 double MeanNll(const std::vector<double>& nll) {
