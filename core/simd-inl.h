@@ -54,9 +54,7 @@ struct SimdConverter {
   static HWY_INLINE VF32 Load(DF32 d, const T* p) {
     return hn::Set(d, ToFloat(*p));
   }
-  static HWY_INLINE void Store(VF32 v, DF32, T* p) {
-    *p = FromFloat<T>(v.raw);
-  }
+  static HWY_INLINE void Store(VF32 v, DF32, T* p) { *p = FromFloat<T>(v.raw); }
 };
 #else
 template <class T>
@@ -90,9 +88,8 @@ struct SimdConverter<BF16> {
         hn::ShiftRight<16>(hn::Add(hn::Add(u, hn::Set(d32, 0x7fffu)), odd));
     const auto quiet_nan = hn::Or(high, hn::Set(d32, 0x40u));
     const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
-    hn::StoreU(
-        hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet_nan, rounded)), d16,
-        reinterpret_cast<uint16_t*>(p));
+    hn::StoreU(hn::TruncateTo(d16, hn::IfThenElse(is_nan, quiet_nan, rounded)),
+               d16, reinterpret_cast<uint16_t*>(p));
   }
 };
 
@@ -165,58 +162,86 @@ HWY_INLINE VF32 RoundTo(DF32 d, VF32 v) {
 
 inline constexpr int64_t kSumChunk = kCanonicalChunk;
 
-// (a0+a1, a2+a3, …, b0+b1, …): neighbours of the concatenation of a and b.
-HWY_INLINE VF32 PairwiseAdd(DF32 d, VF32 a, VF32 b) {
+inline constexpr int kSumLevels = 8;  // of the tree: 2^8 = kSumChunk
+
+// One level of the tree over two vectors, kept in L lanes: with v0, v1, … the
+// vectors of one level, log2(L) levels turn L vectors into one whose lane j is
+// the sum of the lanes of v_j. One shuffle an addition: lanes that stand right
+// in one of the two are blended, the others swapped.
+//
+// NOTE: a + b and b + a are the same bits, so lanes may be swapped.
+template <int kLevel>
+HWY_INLINE VF32 AddNeighbours(DF32 d, VF32 a, VF32 b) {
 #if HWY_TARGET == HWY_SCALAR
   (void)d;
   return hn::Add(a, b);
 #else
-  return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+  constexpr int kLevels =
+      std::countr_zero(static_cast<uint64_t>(hn::MaxLanes(DF32())));
+  constexpr int kStep = kLevel % kLevels;
+  if constexpr (kStep == 0) {  // neighbouring lanes
+    return hn::Add(hn::OddEven(b, a), hn::Shuffle2301(hn::OddEven(a, b)));
+  } else if constexpr (kStep == 1) {  // neighbouring pairs
+    const hn::RepartitionToWide<DF32> wide;
+    const auto a2 = hn::BitCast(wide, a);
+    const auto b2 = hn::BitCast(wide, b);
+    return hn::Add(hn::BitCast(d, hn::OddEven(b2, a2)),
+                   hn::BitCast(d, hn::Shuffle01(hn::OddEven(a2, b2))));
+  } else if constexpr (kStep == kLevels - 1) {  // halves
+    return hn::Add(hn::ConcatUpperLower(d, b, a),
+                   hn::ConcatLowerUpper(d, b, a));
+  } else {  // neighbouring blocks of four lanes
+    static_assert(kStep == 2, "vectors of more than 16 lanes");
+    return hn::Add(hn::OddEvenBlocks(b, a),
+                   hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
+  }
 #endif
 }
 
-// Sum of the lanes of v as a balanced tree over neighbours.
-HWY_INLINE float TreeSumLanes(DF32 d, VF32 v) {
-  HWY_ALIGN float lanes[hn::MaxLanes(DF32())];
-  for (size_t n = hn::Lanes(d); n > 1; n /= 2) v = PairwiseAdd(d, v, v);
-  hn::Store(v, d, lanes);
-  return lanes[0];
+// Levels kLevel and up of the tree over kCount vectors, until one vector is
+// left (kLast = 0), or to the sum of its lanes in every lane (kLast =
+// kSumLevels): that vector is then folded onto itself.
+template <int kLevel, int kCount, int kLast>
+HWY_INLINE VF32 SumTree(DF32 d, VF32* sums) {
+  if constexpr (kCount > 1) {
+    for (int i = 0; i < kCount / 2; ++i) {
+      sums[i] = AddNeighbours<kLevel>(d, sums[2 * i], sums[2 * i + 1]);
+    }
+    return SumTree<kLevel + 1, kCount / 2, kLast>(d, sums);
+  } else if constexpr (kLevel < kLast) {
+    sums[0] = AddNeighbours<kLevel>(d, sums[0], sums[0]);
+    return SumTree<kLevel + 1, 1, kLast>(d, sums);
+  } else {
+    return sums[0];
+  }
 }
 
 // Sum of one chunk. load(i) gives the vector of columns [i, i + Lanes) of the
-// chunk; it is called for i < `count` rounded up to whole vectors, in any
+// chunk; it is called once for each i < `count` rounded up to whole vectors, in
 // order, and must zero the lanes at or past `count`.
 template <class Load>
 HWY_INLINE float ChunkSum(DF32 d, int64_t count, Load&& load) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // A binary counter of subtrees: stack[k] holds a sum of 2^k vectors.
-  VF32 stack[10];
-  uint32_t filled = 0;
-  const int64_t vectors = (count + lanes - 1) / lanes;
-  for (int64_t i = 0; i < vectors; ++i) {
-    VF32 v = load(i * lanes);
-    int level = 0;
-    while ((filled >> level) & 1u) {
-      v = PairwiseAdd(d, stack[level], v);
-      ++level;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF32()));
+  constexpr int kGroupLevels = 3;
+  constexpr int kGroup = 1 << kGroupLevels;  // vectors that fit registers
+  constexpr int kGroups = static_cast<int>(kSumChunk) / (kLanes * kGroup);
+  static_assert(kGroups >= 1, "a chunk holds whole groups");
+  VF32 sums[kGroups];
+  for (int group = 0; group < kGroups; ++group) {
+    const int64_t begin = group * kGroup * kLanes;
+    if (begin >= count) {
+      sums[group] = hn::Zero(d);
+      continue;
     }
-    stack[level] = v;
-    filled = (filled & ~((1u << level) - 1u)) | (1u << level);
-  }
-  // Complete the tree to kSumChunk columns with zeros.
-  const int top = std::countr_zero(static_cast<uint64_t>(kSumChunk / lanes));
-  VF32 v = hn::Zero(d);
-  bool any = false;
-  for (int level = 0; level < top; ++level) {
-    if ((filled >> level) & 1u) {
-      v = PairwiseAdd(d, stack[level], any ? v : hn::Zero(d));
-      any = true;
-    } else if (any) {
-      v = PairwiseAdd(d, v, hn::Zero(d));
+    VF32 vectors[kGroup];
+    for (int i = 0; i < kGroup; ++i) {
+      // NOTE: the only call of `load`, so that it is inlined.
+      const int64_t column = begin + i * kLanes;
+      vectors[i] = column < count ? load(column) : hn::Zero(d);
     }
+    sums[group] = SumTree<0, kGroup, 0>(d, vectors);
   }
-  if ((filled >> top) & 1u) v = stack[top];
-  return TreeSumLanes(d, v);
+  return hn::GetLane(SumTree<kGroupLevels, kGroups, kSumLevels>(d, sums));
 }
 
 // Canonical sum of transform(x) over a row of `cols` elements of type T.
@@ -230,10 +255,10 @@ HWY_INLINE float RowSum(DF32 d, const T* row, int64_t cols,
     const T* chunk = row + begin;
     const int64_t count = std::min(kSumChunk, cols - begin);
     total += ChunkSum(d, count, [&](int64_t i) HWY_ATTR {
-      return transform(i + lanes <= count
-                           ? LoadF32(d, chunk + i)
-                           : LoadNF32(d, chunk + i,
-                                      static_cast<size_t>(count - i)));
+      return transform(
+          i + lanes <= count
+              ? LoadF32(d, chunk + i)
+              : LoadNF32(d, chunk + i, static_cast<size_t>(count - i)));
     });
   }
   return total;
