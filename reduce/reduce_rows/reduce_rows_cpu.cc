@@ -78,7 +78,7 @@ int64_t FirstColumn(DF32 d, const T* row, int64_t cols, Matches&& matches) {
 }
 
 template <class T>
-int64_t RowArgMax(DF32 d, const T* row, int64_t cols) {
+HWY_FLATTEN int64_t RowArgMax(DF32 d, const T* row, int64_t cols) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const float largest =
       RowMax(d, row, cols, kLowest, [](VF32 v) HWY_ATTR { return v; });
@@ -92,7 +92,8 @@ int64_t RowArgMax(DF32 d, const T* row, int64_t cols) {
 }
 
 template <class T>
-float ReduceRow(RowReduction reduction, const T* row, int64_t cols) {
+HWY_FLATTEN float ReduceRow(RowReduction reduction, const T* row,
+                            int64_t cols) {
   const DF32 d;
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const auto identity = [](VF32 v) HWY_ATTR { return v; };
