@@ -33,14 +33,14 @@
 namespace lamina {
 
 struct AddRmsNormArgs {
-  ConstMatrixView x;         // [batch, rows, cols]: T in {f32, f16, bf16}
-  ConstMatrixView residual;  // T
-  MatrixView residual_out;   // T: z = round_T(x + residual); may be residual
-  ConstVectorView weight;    // [cols]: T or f32; optional
+  ConstMatrixView x;            // [batch, rows, cols]: T in {f32, f16, bf16}
+  ConstMatrixView residual;     // T
+  MatrixView residual_out;      // T: z = round_T(x + residual); may be residual
+  ConstVectorView weight = {};  // [cols]: T or f32; optional
   bool weight_plus_one = false;  // Gemma: multiply by 1 + w, formed in fp32
   float epsilon = 1e-5f;
-  MatrixView y;               // T; optional when `quantized` is given; may be x
-  QuantizedOutput quantized;  // optional
+  MatrixView y = {};  // T; optional when `quantized` is given; may be x
+  QuantizedOutput quantized = {};  // optional
 };
 [[nodiscard]] absl::Status AddRmsNorm(const AddRmsNormArgs& args,
                                       Stream stream);

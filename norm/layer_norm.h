@@ -41,12 +41,12 @@ namespace lamina {
 
 struct LayerNormArgs {
   ConstMatrixView x;             // [batch, rows, cols]: T in {f32, f16, bf16}
-  ConstVectorView weight;        // [cols]: T or f32; optional
-  ConstVectorView bias;          // [cols]: the type of weight; optional
+  ConstVectorView weight = {};   // [cols]: T or f32; optional
+  ConstVectorView bias = {};     // [cols]: the type of weight; optional
   bool weight_plus_one = false;  // multiply by 1 + w, formed in fp32
   float epsilon = 1e-5f;
-  MatrixView y;               // T; optional when `quantized` is given
-  QuantizedOutput quantized;  // optional
+  MatrixView y = {};               // T; optional when `quantized` is given
+  QuantizedOutput quantized = {};  // optional
 };
 [[nodiscard]] absl::Status LayerNorm(const LayerNormArgs& args, Stream stream);
 

@@ -24,12 +24,12 @@ using NormTable = Table<Types<float, float>, Types<F16, F16>, Types<F16, float>,
 struct NormProblem {
   const char* op = "";
   ConstMatrixView x;
-  ConstVectorView weight;  // optional
-  ConstVectorView bias;    // optional
+  ConstVectorView weight = {};  // optional
+  ConstVectorView bias = {};    // optional
   bool weight_plus_one = false;
   float epsilon = 0;
-  MatrixView y;               // optional
-  QuantizedOutput quantized;  // optional
+  MatrixView y = {};               // optional
+  QuantizedOutput quantized = {};  // optional
 
   // Key in NormTable. Without weight and bias their type does not matter.
   std::array<DType, 2> types() const {

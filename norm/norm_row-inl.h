@@ -134,7 +134,8 @@ struct NormedRow {
 
 // ChunkedRow::fill of a NormedRow.
 template <bool kRound, class Row>
-void FillChunk(const void* row, int64_t begin, int64_t end, float* values) {
+HWY_FLATTEN void FillChunk(const void* row, int64_t begin, int64_t end,
+                           float* values) {
   const DF32 d;
   static_cast<const Row*>(row)->ForEachValue(
       d, begin, end, [&](int64_t i, int64_t n, VF32 v) HWY_ATTR {

@@ -15,8 +15,9 @@ HWY_BEFORE_NAMESPACE();
 namespace lamina {
 namespace HWY_NAMESPACE {
 
-void StoreNormQuantizedRow(const QuantizedOutput& out, int64_t flat_row,
-                           int64_t cols, norm_internal::ChunkedRow row) {
+HWY_FLATTEN void StoreNormQuantizedRow(const QuantizedOutput& out,
+                                       int64_t flat_row, int64_t cols,
+                                       norm_internal::ChunkedRow row) {
   constexpr int64_t kChunk = norm_internal::ChunkedRow::kChunk;
   const DF32 d;
   HWY_ALIGN float values[kChunk];

@@ -51,11 +51,11 @@ namespace lamina {
 
 struct RmsNormArgs {
   ConstMatrixView x;             // [batch, rows, cols]: T in {f32, f16, bf16}
-  ConstVectorView weight;        // [cols]: T or f32; optional
+  ConstVectorView weight = {};   // [cols]: T or f32; optional
   bool weight_plus_one = false;  // Gemma: multiply by 1 + w, formed in fp32
   float epsilon = 1e-5f;
-  MatrixView y;               // T; optional when `quantized` is given
-  QuantizedOutput quantized;  // optional
+  MatrixView y = {};               // T; optional when `quantized` is given
+  QuantizedOutput quantized = {};  // optional
 };
 [[nodiscard]] absl::Status RmsNorm(const RmsNormArgs& args, Stream stream);
 

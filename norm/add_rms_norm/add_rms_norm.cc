@@ -39,7 +39,6 @@ absl::Status AddRmsNorm(const AddRmsNormArgs& args, Stream stream) {
       .norm = {.op = "AddRmsNorm",
                .x = args.x,
                .weight = args.weight,
-               .bias = {},
                .weight_plus_one = args.weight_plus_one,
                .epsilon = args.epsilon,
                .y = args.y,

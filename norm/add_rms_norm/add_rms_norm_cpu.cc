@@ -14,8 +14,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T, class W>
-void AddRmsNormRow(const norm_internal::AddRmsNormProblem& problem,
-                   int64_t row) {
+HWY_FLATTEN void AddRmsNormRow(const norm_internal::AddRmsNormProblem& problem,
+                               int64_t row) {
   const DF32 d;
   const T* x = problem.norm.x.Row<T>(row);
   const T* residual = problem.residual.Row<T>(row);

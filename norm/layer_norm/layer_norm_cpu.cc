@@ -14,7 +14,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T, class W>
-void LayerNormRow(const norm_internal::NormProblem& problem, int64_t row) {
+HWY_FLATTEN void LayerNormRow(const norm_internal::NormProblem& problem,
+                              int64_t row) {
   const DF32 d;
   const T* x = problem.x.Row<T>(row);
   const CenteredRowStatistics statistics = LayerStatistics(

@@ -10,7 +10,6 @@ absl::Status RmsNorm(const RmsNormArgs& args, Stream stream) {
       .op = "RmsNorm",
       .x = args.x,
       .weight = args.weight,
-      .bias = {},
       .weight_plus_one = args.weight_plus_one,
       .epsilon = args.epsilon,
       .y = args.y,
