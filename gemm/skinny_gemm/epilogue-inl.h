@@ -44,13 +44,6 @@ inline Chunk MakeChunk(const SkinnyGemmArgs& args, int64_t begin,
   return chunk;
 }
 
-// What all rows of x have in common for one chunk, indexed by sum.
-struct ChunkConstants {
-  HWY_ALIGN float w_scale[kMaxChunkRows];
-  HWY_ALIGN float bias[kMaxChunkRows];
-  bool scaled = false;  // by one scale a row of x and a row of w
-};
-
 // w_scale[i] for columns from `k` on.
 inline void LoadWeightScales(const SkinnyGemmArgs& args, const Chunk& chunk,
                              int64_t k, float* w_scale) {
@@ -59,23 +52,27 @@ inline void LoadWeightScales(const SkinnyGemmArgs& args, const Chunk& chunk,
   }
 }
 
-inline void LoadConstants(const SkinnyGemmArgs& args, const Chunk& chunk,
-                          ChunkConstants& constants) {
-  constants.scaled =
-      args.x.cols > 0 && !HasBlocks(args.x_scales) &&
-      !HasBlocks(args.w_scales) &&
-      (args.x_scales.has_value() || args.w_scales.has_value());
-  if (constants.scaled) LoadWeightScales(args, chunk, 0, constants.w_scale);
-  if (args.bias.has_value()) {
-    Dispatch(YTable{}, std::array{args.bias.dtype},
-             [&]<class T>(Types<T>) HWY_ATTR {
-               const T* bias = static_cast<const T*>(args.bias.data);
-               for (int64_t i = 0; i < chunk.rows(); ++i) {
-                 constants.bias[i] = ToFloat(bias[chunk.Row(i)]);
-               }
-             });
+// What all rows of x have in common for one chunk, indexed by sum.
+struct ChunkConstants {
+  HWY_ALIGN float w_scale[kMaxChunkRows];
+  HWY_ALIGN float bias[kMaxChunkRows];
+  bool scaled;  // by one scale a row of x and one a row of w
+
+  ChunkConstants(const SkinnyGemmArgs& args, const Chunk& chunk)
+      : scaled(args.x.cols > 0 && !HasBlocks(args.x_scales) &&
+               !HasBlocks(args.w_scales) &&
+               (args.x_scales.has_value() || args.w_scales.has_value())) {
+    if (scaled) LoadWeightScales(args, chunk, 0, w_scale);
+    if (args.bias.has_value()) {
+      Dispatch(YTable{}, std::array{args.bias.dtype}, [&]<class T>(Types<T>) {
+        const T* from = static_cast<const T*>(args.bias.data);
+        for (int64_t i = 0; i < chunk.rows(); ++i) {
+          bias[i] = ToFloat(from[chunk.Row(i)]);
+        }
+      });
+    }
   }
-}
+};
 
 // Finishes row `row` of the chunk. sums[0, chunk.rows()) are its dots (or, with
 // block scales, their scaled totals); they are overwritten. `values` is where

@@ -2,7 +2,7 @@
 //
 // y = x · wᵀ. Threads share the output columns; a thread takes a chunk of them
 // at a time, sums all rows of x for it, and finishes it while it is in cache.
-//   stream path (m <= 4): weights go from memory through the decoder into the
+//   stream path (few rows of x): weights go from memory through the decoder into the
 //     sums (weights_cpu.cc). Limit: reading w once from memory.
 //   tile path: a panel of weight rows is decoded to fp32 in the second-level
 //     cache; each 4 rows of x, kept in the first-level cache, sweep over it in
@@ -37,6 +37,7 @@ using gemm_internal::kTileCols;
 using gemm_internal::kTileRows;
 using gemm_internal::SkinnyGemmPath;
 using gemm_internal::SkinnyGemmPolicy;
+using gemm_internal::StreamRun;
 using gemm_internal::WeightKernels;
 using gemm_internal::XTable;
 
@@ -174,36 +175,83 @@ void FinishRows(const Gemm& gemm, const Chunk& chunk,
            });
 }
 
+// One chunk on the tile path.
+void TileChunk(const Gemm& gemm, const WeightKernels& kernels,
+               const Chunk& chunk, float* panel) {
+  static constexpr std::array kTileSums{TileSums<1>, TileSums<2>, TileSums<3>,
+                                        TileSums<4>};
+  static_assert(kTileSums.size() == kTileRows, "one for each count of rows");
+  HWY_ALIGN float sums[kTileRows * kMaxChunkRows];
+  const ChunkConstants constants(gemm.args, chunk);
+  kernels.decode_panel(gemm, chunk, panel);
+  for (int64_t row = 0; row < gemm.rows; row += kTileRows) {
+    const int64_t count = std::min(kTileRows, gemm.rows - row);
+    kTileSums[static_cast<size_t>(count - 1)](gemm, chunk, panel, row, sums);
+    FinishRows(gemm, chunk, constants, row, count, sums);
+  }
+}
+
+// Two chunks side by side on the stream path; `second` may be empty. A chunk
+// of two runs is both streams itself.
+void StreamChunks(const Gemm& gemm, const WeightKernels& kernels,
+                  const Chunk& first, const Chunk& second) {
+  HWY_ALIGN float sums[2][gemm_internal::kMaxStreamRows * kMaxChunkRows];
+  if (first.runs == 2) {
+    const StreamRun runs[] = {
+        {first.first_row[0], first.run_rows, sums[0]},
+        {first.first_row[1], first.run_rows, sums[0] + first.run_rows}};
+    kernels.stream(gemm, runs);
+  } else {
+    const StreamRun runs[] = {
+        {first.first_row[0], first.run_rows, sums[0]},
+        {second.first_row[0], second.run_rows, sums[1]}};
+    kernels.stream(gemm, runs);
+  }
+  FinishRows(gemm, first, ChunkConstants(gemm.args, first), 0, gemm.rows,
+             sums[0]);
+  if (second.cols() > 0) {
+    FinishRows(gemm, second, ChunkConstants(gemm.args, second), 0, gemm.rows,
+               sums[1]);
+  }
+}
+
+// k = 0: all sums are +0.
+void EmptyChunk(const Gemm& gemm, const Chunk& chunk) {
+  const ChunkConstants constants(gemm.args, chunk);
+  for (int64_t row = 0; row < gemm.rows; ++row) {
+    HWY_ALIGN float sums[kMaxChunkRows] = {};
+    FinishRows(gemm, chunk, constants, row, 1, sums);
+  }
+}
+
 // Output columns [begin, end) of all rows of the row block.
 void RunColumns(const Gemm& gemm, const WeightKernels& kernels,
                 SkinnyGemmPath path, int64_t begin, int64_t end,
                 float* panel) {
-  static constexpr std::array kTileSums{TileSums<1>, TileSums<2>, TileSums<3>,
-                                        TileSums<4>};
-  static_assert(kTileSums.size() == kTileRows, "one for each count of rows");
-  const int64_t width = path == SkinnyGemmPath::kStream
-                            ? gemm_internal::kStreamCols
-                            : gemm.policy.panel_rows / (gemm.args.gate ? 2 : 1);
-  HWY_ALIGN float sums[kTileRows * kMaxChunkRows];
-  ChunkConstants constants;
-  for (int64_t col = begin; col < end; col += width) {
-    const Chunk chunk = MakeChunk(gemm.args, col, std::min(end, col + width));
-    LoadConstants(gemm.args, chunk, constants);
-    const bool empty = gemm.args.x.cols == 0;
-    if (path == SkinnyGemmPath::kTile && !empty) {
-      kernels.decode_panel(gemm, chunk, panel);
+  const auto chunk = [&](int64_t first, int64_t last) {
+    return MakeChunk(gemm.args, first, last);
+  };
+  constexpr int64_t kCols = gemm_internal::kStreamCols;
+  if (gemm.args.x.cols == 0) {
+    for (int64_t col = begin; col < end; col += kCols) {
+      EmptyChunk(gemm, chunk(col, std::min(end, col + kCols)));
     }
-    for (int64_t row = 0; row < gemm.rows; row += kTileRows) {
-      const int64_t count = std::min(kTileRows, gemm.rows - row);
-      if (empty) {
-        std::fill_n(sums, count * kMaxChunkRows, 0.0f);
-      } else if (path == SkinnyGemmPath::kTile) {
-        kTileSums[static_cast<size_t>(count - 1)](gemm, chunk, panel, row,
-                                                  sums);
-      } else {
-        kernels.stream[count - 1](gemm, chunk, sums);
-      }
-      FinishRows(gemm, chunk, constants, row, count, sums);
+  } else if (path == SkinnyGemmPath::kTile) {
+    const int64_t width = gemm.policy.panel_rows / (gemm.args.gate ? 2 : 1);
+    for (int64_t col = begin; col < end; col += width) {
+      TileChunk(gemm, kernels, chunk(col, std::min(end, col + width)), panel);
+    }
+  } else if (chunk(begin, end).runs == 2) {
+    for (int64_t col = begin; col < end; col += kCols) {
+      StreamChunks(gemm, kernels, chunk(col, std::min(end, col + kCols)), {});
+    }
+  } else {
+    // The streams are the halves of the range.
+    const int64_t half = begin + CeilDiv(end - begin, 2);
+    for (int64_t col = begin; col < half; col += kCols) {
+      const int64_t other = half + col - begin;
+      StreamChunks(gemm, kernels, chunk(col, std::min(half, col + kCols)),
+                   chunk(std::min(end, other), std::min(end, other + kCols)));
     }
   }
 }

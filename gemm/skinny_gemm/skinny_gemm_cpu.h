@@ -72,14 +72,23 @@ struct Chunk {
   }
 };
 
+// Adjacent weight rows of the stream path, and where their sums go:
+// sums[x row * kMaxChunkRows + weight row].
+struct StreamRun {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  float* sums = nullptr;
+};
+inline constexpr int64_t kStreams = 2;
+
 // The kernels of one weight type.
 struct WeightKernels {
   // The stream path divides weights by this power of two; x is multiplied by
   // it. The products are the same, exactly.
   float factor = 1.0f;
-  // Dots (with block scales: scaled totals) of the chunk's weight rows, read
-  // from memory, and m rows of x: sums[x row * kMaxChunkRows + i]. Index m - 1.
-  void (*stream[kMaxStreamRows])(const Gemm&, const Chunk&, float* sums) = {};
+  // Dots (with block scales: scaled totals) of all rows of x and the weight
+  // rows of kStreams runs, read from memory.
+  void (*stream)(const Gemm&, const StreamRun* runs) = nullptr;
   // The chunk's weight rows in fp32, `pitch` apart, with zero columns up to a
   // multiple of 16 and zero rows up to a multiple of kTileCols.
   void (*decode_panel)(const Gemm&, const Chunk&, float* panel) = nullptr;

@@ -36,7 +36,11 @@ constexpr const char* Name(SkinnyGemmPath path) {
 }
 
 // Most rows of x on the stream path.
-inline constexpr int64_t kMaxStreamRows = 4;
+inline constexpr int64_t kMaxStreamRows = 12;
+
+// How far the stream path prefetches: with one stream, with each of two.
+inline constexpr int64_t kPrefetchBytes = 4096;
+inline constexpr int64_t kPrefetchBytesOfTwo = 1024;
 
 // The register tile: 4 rows of x by 3 of w, 12 sums of 8 lanes in 16 registers.
 inline constexpr int64_t kTileRows = 4;
@@ -55,7 +59,7 @@ inline constexpr int64_t kMinPanelRows = 12;
 inline constexpr int64_t kPanelBytes = 256 << 10;
 
 // Output columns of the stream path whose sums are finished together.
-inline constexpr int64_t kStreamCols = 64;
+inline constexpr int64_t kStreamCols = 32;
 
 // Work below this stays on one thread.
 inline constexpr int64_t kMinThreadBytes = 64 << 10;   // of weights
