@@ -1,0 +1,17 @@
+#include "bench/cases.h"
+
+#include <utility>
+
+namespace lamina::bench {
+
+std::vector<Case> AllCases() {
+  std::vector<Case> all;
+  for (const auto& cases :
+       {ReduceRowsCases, QuantizeCases, RmsNormCases, AddRmsNormCases,
+        GatedActivationCases, SkinnyGemmCases, DecodeAttentionCases}) {
+    for (Case& c : cases()) all.push_back(std::move(c));
+  }
+  return all;
+}
+
+}  // namespace lamina::bench
