@@ -28,6 +28,10 @@ set(LAMINA_SOURCE_CLI11 https://github.com/CLIUtils/CLI11.git
 #
 # A package without a LAMINA_SOURCE_<name> has to be installed.
 function(lamina_find_package name debian_packages)
+  get_property(downloaded GLOBAL PROPERTY LAMINA_DOWNLOADED)
+  if(name IN_LIST downloaded)
+    return()
+  endif()
   set(wanted "Lamina needs ${name}; on Debian and Ubuntu: apt install \
 ${debian_packages}")
   if(NOT LAMINA_DEPS STREQUAL "download" OR NOT LAMINA_SOURCE_${name})
@@ -68,9 +72,14 @@ ${debian_packages}")
   FetchContent_Declare(${name}
     GIT_REPOSITORY ${repository}
     GIT_TAG ${commit}
-    SYSTEM
     FIND_PACKAGE_ARGS ${ARGN})
+  # Subdirectories inherit: no warnings from its headers. NOTE: the argument
+  # SYSTEM of FetchContent_Declare breaks the clone in CMake 3.25.
+  set_property(DIRECTORY PROPERTY SYSTEM ON)
   FetchContent_MakeAvailable(${name})
+  set_property(DIRECTORY PROPERTY SYSTEM OFF)
+  string(TOLOWER ${name} folder)
+  set_property(DIRECTORY ${${folder}_SOURCE_DIR} PROPERTY EXCLUDE_FROM_ALL ON)
   set_property(GLOBAL APPEND PROPERTY LAMINA_DOWNLOADED ${name})
   if(name STREQUAL "hwy" AND NOT TARGET hwy::hwy)
     add_library(hwy::hwy ALIAS hwy)
