@@ -29,7 +29,7 @@ VENDOR_TOKEN = re.compile(
 MACROS = {"LAMINA_HD", "LAMINA_RETURN_IF_ERROR", "LAMINA_ASSIGN_OR_RETURN"}
 # Pieces of the three, and what Highway's multiple inclusion asks for.
 HELPER_MACRO = re.compile(
-    r"LAMINA_\w+_INL_H_|HWY_TARGET_INCLUDE"
+    r"LAMINA_\w+_(INL_H|ONCE)_|HWY_TARGET_INCLUDE"
     r"|LAMINA_ASSIGN_OR_RETURN_IMPL_|LAMINA_CONCAT(_INNER)?_"
 )
 # Traces of how or where the code was written.
