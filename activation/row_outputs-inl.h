@@ -1,8 +1,7 @@
 // The loop of the CPU kernels: rows of fp32 values, computed a span at a time
 // into a small buffer, stored as T and quantised.
 
-#if defined(LAMINA_ACTIVATION_ROW_OUTPUTS_INL_H_) == \
-    defined(HWY_TARGET_TOGGLE)
+#if defined(LAMINA_ACTIVATION_ROW_OUTPUTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LAMINA_ACTIVATION_ROW_OUTPUTS_INL_H_
 #undef LAMINA_ACTIVATION_ROW_OUTPUTS_INL_H_
 #else
@@ -65,8 +64,8 @@ HWY_NOINLINE void StoreLongRow(DF32 d, const RowOutputs& out, int64_t row,
   for_each_span([&](QuantizedSpan span, auto&& value) HWY_ATTR {
     amax = std::max(amax, FiniteAbsMax(d, span.begin, span.end, value));
   });
-  const float scale = StoreScale(quantized.scales, row, 0,
-                                 DynamicScale(amax, quantized));
+  const float scale =
+      StoreScale(quantized.scales, row, 0, DynamicScale(amax, quantized));
   Dispatch(CodeTable{}, std::array{quantized.codes.dtype},
            [&]<class Code>(Types<Code>) HWY_ATTR {
              Code* codes = quantized.codes.Row<Code>(row);
@@ -111,15 +110,15 @@ HWY_INLINE void StoreRows(const Stream& stream, const RowOutputs& out,
   const int64_t spans = CeilDiv(cols, kSpanCols);
   const int64_t grain =
       std::max<int64_t>(1, kGrain / std::min(cols, kSpanCols));
-  ParallelFor(stream, rows * spans, grain,
-              [&](int64_t begin, int64_t end, int) HWY_ATTR {
-                HWY_ALIGN float values[kSpanCols];
-                for (int64_t i = begin; i < end; ++i) {
-                  const int64_t first = i % spans * kSpanCols;
-                  store({i / spans, first, std::min(cols, first + kSpanCols)},
-                        values);
-                }
-              });
+  ParallelFor(
+      stream, rows * spans, grain,
+      [&](int64_t begin, int64_t end, int) HWY_ATTR {
+        HWY_ALIGN float values[kSpanCols];
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t first = i % spans * kSpanCols;
+          store({i / spans, first, std::min(cols, first + kSpanCols)}, values);
+        }
+      });
 }
 
 }  // namespace HWY_NAMESPACE

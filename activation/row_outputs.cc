@@ -28,10 +28,9 @@ absl::Status CheckRowOutputs(const char* op, const RowOutputs& out,
   LAMINA_RETURN_IF_ERROR(
       CheckQuantizedOverlap(op, "quantized", out.quantized, "y", out.y));
   // Static scales are read while y is written.
-  return CheckOverlap(
-      op, "y", out.y, "quantized.scales",
-      ScaleGridView(out.quantized.scales, x.total_rows(), cols),
-      /*in_place_ok=*/false);
+  return CheckOverlap(op, "y", out.y, "quantized.scales",
+                      ScaleGridView(out.quantized.scales, x.total_rows(), cols),
+                      /*in_place_ok=*/false);
 }
 
 }  // namespace lamina::activation_internal

@@ -72,8 +72,9 @@ namespace lamina {
 struct DecodeAttentionArgs {
   ConstMatrixView q;
   KvCacheView cache;
-  const int32_t* sequence_ids = nullptr;  // [tokens]; null: token t is of sequence t
-  const int32_t* positions = nullptr;     // [tokens]
+  const int32_t* sequence_ids =
+      nullptr;  // [tokens]; null: token t is of sequence t
+  const int32_t* positions = nullptr;  // [tokens]
   int64_t max_position = 0;  // no position is larger (workspace, grid)
   int64_t window = 0;        // 0: no sliding window
   float scale = 0;           // finite; 0: 1 / sqrt(head_dim), rounded to fp32

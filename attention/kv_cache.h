@@ -77,8 +77,9 @@ struct KvAppendArgs {
   ConstMatrixView k;
   ConstMatrixView v;
   KvCacheView cache;
-  const int32_t* sequence_ids = nullptr;  // [tokens]; null: token t is of sequence t
-  const int32_t* positions = nullptr;     // [tokens]
+  const int32_t* sequence_ids =
+      nullptr;  // [tokens]; null: token t is of sequence t
+  const int32_t* positions = nullptr;  // [tokens]
 };
 [[nodiscard]] absl::Status KvAppend(const KvAppendArgs& args, Stream stream);
 

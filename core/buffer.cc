@@ -40,9 +40,9 @@ absl::StatusOr<Buffer> Buffer::Allocate(Device device, int64_t bytes) {
         absl::StrCat("Buffer: bytes: given ", bytes, ", want >= 0"));
   }
   if (device.backend != Backend::kCpu) {
-    return absl::UnimplementedError(absl::StrCat(
-        "Buffer: device: this build has no ", Name(device.backend),
-        " backend; built backends: cpu"));
+    return absl::UnimplementedError(
+        absl::StrCat("Buffer: device: this build has no ", Name(device.backend),
+                     " backend; built backends: cpu"));
   }
   Buffer buffer;
   buffer.device_ = device;

@@ -58,8 +58,8 @@ DeviceInfo QueryCpu() {
     info.arch += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
   }
   info.num_units = UsableCores();
-  info.memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) *
-                      sysconf(_SC_PAGE_SIZE);
+  info.memory_bytes =
+      static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   info.cache_bytes = LastLevelCacheBytes();
   return info;
 }

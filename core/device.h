@@ -30,12 +30,12 @@ struct Device {
 
 struct DeviceInfo {
   Device device;
-  std::string name;          // marketing name
-  std::string arch;          // "avx2", "sm_90", "gfx942"
-  int num_units = 1;         // CPU: usable cores; GPU: SMs or CUs
-  int wave_size = 1;         // lanes of a warp or wavefront
-  int64_t memory_bytes = 0;  // physical memory
-  int64_t cache_bytes = 0;   // last-level cache (GPU: L2)
+  std::string name;                 // marketing name
+  std::string arch;                 // "avx2", "sm_90", "gfx942"
+  int num_units = 1;                // CPU: usable cores; GPU: SMs or CUs
+  int wave_size = 1;                // lanes of a warp or wavefront
+  int64_t memory_bytes = 0;         // physical memory
+  int64_t cache_bytes = 0;          // last-level cache (GPU: L2)
   int64_t shared_memory_bytes = 0;  // most per block; 0 on the CPU
 };
 

@@ -34,8 +34,8 @@ HWY_INLINE ExpParts SplitExp(DF32 d, VF32 x) {
   r = FusedMulAdd(n, hn::Set(d, -e::kLn2Low), r);
   auto q = hn::Set(d, e::kExp[4]);
   for (int i = 3; i >= 0; --i) q = FusedMulAdd(q, r, hn::Set(d, e::kExp[i]));
-  const auto exponent = hn::Sub(hn::BitCast(di, shifted),
-                                hn::BitCast(di, round));
+  const auto exponent =
+      hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, round));
   const auto half = hn::ShiftRight<1>(exponent);
   const auto bias = hn::Set(di, 127);
   const auto power = [&](auto exp2) HWY_ATTR {

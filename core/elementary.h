@@ -43,8 +43,8 @@ inline constexpr float kExp[] = {0x1.fffffcp-2f, 0x1.55549p-3f, 0x1.5558f4p-5f,
 // a in [0, 16] within 2^-27: minimax in the relative error.
 inline constexpr float kTailLimit = 16.0f;
 inline constexpr float kTail[] = {
-    0x1.82b4bcp-4f,  -0x1.5cf97cp-3f,  0x1.fd750cp-4f,   -0x1.25b69cp-4f,
-    0x1.f9b3e8p-6f,  -0x1.164a5p-7f,   0x1.076b22p-11f,  0x1.4feb4cp-11f,
+    0x1.82b4bcp-4f,   -0x1.5cf97cp-3f,  0x1.fd750cp-4f,  -0x1.25b69cp-4f,
+    0x1.f9b3e8p-6f,   -0x1.164a5p-7f,   0x1.076b22p-11f, 0x1.4feb4cp-11f,
     -0x1.6b44a6p-13f, -0x1.7cdc26p-15f, 0x1.ad409ap-17f};
 }  // namespace elementary
 

@@ -74,8 +74,8 @@ struct FloatConverter<F16> {
     const uint32_t sign = (u >> 16) & 0x8000u;
     const uint32_t magnitude = u & 0x7fffffffu;
     if (magnitude > 0x7f800000u) {
-      return {static_cast<uint16_t>(sign | 0x7e00u |
-                                    ((magnitude >> 13) & 0x3ffu))};
+      return {
+          static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu))};
     }
     if (magnitude >= 0x477ff000u) {  // 65520 and above round to infinity
       return {static_cast<uint16_t>(sign | 0x7c00u)};

@@ -34,8 +34,7 @@ HWY_INLINE VF32 Activate(DF32 d, ActivationKind kind, VF32 x) {
   return x;
 }
 
-HWY_INLINE VF32 GatedProduct(DF32 d, const GateSpec& spec, VF32 gate,
-                             VF32 up) {
+HWY_INLINE VF32 GatedProduct(DF32 d, const GateSpec& spec, VF32 gate, VF32 up) {
   if (!spec.clamped) return hn::Mul(Activate(d, spec.kind, gate), up);
   if (spec.limit != 0.0f) {
     const auto high = hn::Set(d, spec.limit);

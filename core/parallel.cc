@@ -12,7 +12,8 @@ void ParallelFor(const Stream& stream, int64_t count, int64_t grain,
                  absl::FunctionRef<void(int64_t, int64_t, int)> body) {
   if (count <= 0) return;
   const int64_t ranges = std::min<int64_t>(
-      stream.num_threads(), std::max<int64_t>(1, count / std::max<int64_t>(1, grain)));
+      stream.num_threads(),
+      std::max<int64_t>(1, count / std::max<int64_t>(1, grain)));
   if (ranges == 1) {
     body(0, count, 0);
     return;
@@ -27,7 +28,7 @@ void ParallelFor(const Stream& stream, int64_t count, int64_t grain,
   };
   // NOTE: the runtime may give fewer threads than asked for (nested regions,
   // limits); each thread then takes several ranges.
-#pragma omp parallel num_threads(static_cast<int>(ranges))
+#pragma omp parallel num_threads(static_cast <int>(ranges))
   {
     const int threads = omp_get_num_threads();
     for (int64_t r = omp_get_thread_num(); r < ranges; r += threads) run(r);

@@ -142,10 +142,10 @@ absl::Status CheckMatrix(const char* op, const char* argument,
   }
   const int64_t align = BitsOf(view.dtype) >= 8 ? BitsOf(view.dtype) / 8 : 1;
   if (reinterpret_cast<uintptr_t>(view.data) % align != 0) {
-    return InvalidArgument(
-        op, field("data").c_str(), std::string("a misaligned pointer"),
-        absl::StrCat("alignment of one ", Name(view.dtype), " (", align,
-                     " bytes)"));
+    return InvalidArgument(op, field("data").c_str(),
+                           std::string("a misaligned pointer"),
+                           absl::StrCat("alignment of one ", Name(view.dtype),
+                                        " (", align, " bytes)"));
   }
   return absl::OkStatus();
 }
@@ -186,12 +186,11 @@ absl::Status CheckOverlap(const char* op, const char* out_name,
   const ByteRange b = RangeOf(in);
   if (a.begin == a.end || b.begin == b.end) return absl::OkStatus();
   if (a.end <= b.begin || b.end <= a.begin) return absl::OkStatus();
-  const bool same = out.data == in.data &&
-                    BitsOf(out.dtype) == BitsOf(in.dtype) &&
-                    out.rows == in.rows && out.cols == in.cols &&
-                    out.batch == in.batch &&
-                    (out.rows <= 1 || out.row_stride == in.row_stride) &&
-                    (out.batch <= 1 || out.batch_stride == in.batch_stride);
+  const bool same =
+      out.data == in.data && BitsOf(out.dtype) == BitsOf(in.dtype) &&
+      out.rows == in.rows && out.cols == in.cols && out.batch == in.batch &&
+      (out.rows <= 1 || out.row_stride == in.row_stride) &&
+      (out.batch <= 1 || out.batch_stride == in.batch_stride);
   if (same && in_place_ok) return absl::OkStatus();
   if (!same && Interleaved(out, in)) return absl::OkStatus();
   return InvalidArgument(
@@ -211,7 +210,8 @@ absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
       a_begin + a_bytes <= b_begin || b_begin + b_bytes <= a_begin) {
     return absl::OkStatus();
   }
-  return InvalidArgument(op, a_name, absl::StrCat("memory that overlaps ", b_name),
+  return InvalidArgument(op, a_name,
+                         absl::StrCat("memory that overlaps ", b_name),
                          "other memory");
 }
 
@@ -223,10 +223,12 @@ absl::Status CheckGateSpec(const char* op, const char* argument,
                            given, want);
   };
   if (static_cast<int>(spec.kind) >= kNumActivationKinds) {
-    return error("kind", absl::StrCat(static_cast<int>(spec.kind)), "an ActivationKind");
+    return error("kind", absl::StrCat(static_cast<int>(spec.kind)),
+                 "an ActivationKind");
   }
   if (static_cast<int>(spec.layout) >= kNumGateLayouts) {
-    return error("layout", absl::StrCat(static_cast<int>(spec.layout)), "a GateLayout");
+    return error("layout", absl::StrCat(static_cast<int>(spec.layout)),
+                 "a GateLayout");
   }
   if (!spec.clamped) return absl::OkStatus();
   if (!std::isfinite(spec.alpha)) {
@@ -243,10 +245,9 @@ absl::Status CheckGateSpec(const char* op, const char* argument,
 
 absl::Status CheckCpuStream(const char* op, const Stream& stream) {
   if (stream.device().backend == Backend::kCpu) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(op, ": stream: this build has no ",
-                   Name(stream.device().backend),
-                   " backend; built backends: cpu"));
+  return absl::UnimplementedError(absl::StrCat(
+      op, ": stream: this build has no ", Name(stream.device().backend),
+      " backend; built backends: cpu"));
 }
 
 }  // namespace lamina

@@ -15,9 +15,9 @@
 #include "lamina/core/views.h"
 
 // Two of the project's three macros.
-#define LAMINA_RETURN_IF_ERROR(expression)          \
-  do {                                              \
-    absl::Status lamina_status_ = (expression);     \
+#define LAMINA_RETURN_IF_ERROR(expression)           \
+  do {                                               \
+    absl::Status lamina_status_ = (expression);      \
     if (!lamina_status_.ok()) return lamina_status_; \
   } while (false)
 
@@ -27,16 +27,15 @@
   LAMINA_ASSIGN_OR_RETURN_IMPL_(LAMINA_CONCAT_(lamina_or_, __LINE__), \
                                 declaration, expression)
 #define LAMINA_ASSIGN_OR_RETURN_IMPL_(temporary, declaration, expression) \
-  auto temporary = (expression);                                         \
-  if (!temporary.ok()) return std::move(temporary).status();             \
+  auto temporary = (expression);                                          \
+  if (!temporary.ok()) return std::move(temporary).status();              \
   declaration = *std::move(temporary)
 
 namespace lamina {
 
 // InvalidArgument "op: argument: given …, want …".
 absl::Status InvalidArgument(const char* op, const char* argument,
-                             const std::string& given,
-                             const std::string& want);
+                             const std::string& given, const std::string& want);
 absl::Status InvalidArgument(const char* op, const char* argument,
                              int64_t given, const std::string& want);
 

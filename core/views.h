@@ -41,8 +41,7 @@ struct BasicMatrixView {
 
   // NOLINTNEXTLINE(google-explicit-constructor): a view may lose mutability.
   LAMINA_HD constexpr operator BasicMatrixView<const void>() const
-    requires(!std::is_const_v<Void>)
-  {
+      requires(!std::is_const_v<Void>) {
     return {data, dtype, rows, cols, row_stride, batch, batch_stride};
   }
 };
@@ -59,8 +58,7 @@ struct BasicVectorView {
   LAMINA_HD constexpr bool has_value() const { return data != nullptr; }
   // NOLINTNEXTLINE(google-explicit-constructor): a view may lose mutability.
   LAMINA_HD constexpr operator BasicVectorView<const void>() const
-    requires(!std::is_const_v<Void>)
-  {
+      requires(!std::is_const_v<Void>) {
     return {data, dtype, size};
   }
 };
@@ -83,8 +81,7 @@ constexpr auto Matrix(T* data, int64_t rows, int64_t cols,
 
 // [tokens, heads, head_dim], dense.
 template <class T>
-constexpr auto Heads(T* data, int64_t tokens, int64_t heads,
-                     int64_t head_dim) {
+constexpr auto Heads(T* data, int64_t tokens, int64_t heads, int64_t head_dim) {
   auto view = Matrix(data, heads, head_dim);
   view.batch = tokens;
   view.batch_stride = heads * head_dim;
@@ -94,10 +91,9 @@ constexpr auto Heads(T* data, int64_t tokens, int64_t heads,
 template <class T>
 constexpr auto Vector(T* data, int64_t size) {
   using Void = std::conditional_t<std::is_const_v<T>, const void, void>;
-  return BasicVectorView<Void>{
-      .data = data,
-      .dtype = DTypeOf<std::remove_const_t<T>>::value,
-      .size = size};
+  return BasicVectorView<Void>{.data = data,
+                               .dtype = DTypeOf<std::remove_const_t<T>>::value,
+                               .size = size};
 }
 
 }  // namespace lamina

@@ -23,9 +23,9 @@ absl::Status Validate(const ActivationArgs& args) {
     return InvalidArgument(kOp, "kind", static_cast<int64_t>(args.kind),
                            "an ActivationKind");
   }
-  return activation_internal::CheckRowOutputs(
-      kOp, {args.y, args.quantized}, args.x, args.x.cols,
-      /*in_place_ok=*/true);
+  return activation_internal::CheckRowOutputs(kOp, {args.y, args.quantized},
+                                              args.x, args.x.cols,
+                                              /*in_place_ok=*/true);
 }
 
 }  // namespace

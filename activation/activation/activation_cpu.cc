@@ -19,16 +19,16 @@ template <class T>
 HWY_NOINLINE void ComputeRows(const ActivationArgs& args,
                               const Stream& stream) {
   const DF32 d;
-  StoreRows<T>(
-      stream, {args.y, args.quantized}, args.x.total_rows(), args.x.cols,
-      [&](QuantizedSpan span, float* values) HWY_ATTR {
-        const T* x = args.x.Row<T>(span.row) + span.begin;
-        ForEachVector(d, span.end - span.begin,
-                      [&](int64_t i, int64_t n) HWY_ATTR {
-                        StoreUpTo(Activate(d, args.kind, LoadUpTo(d, x + i, n)),
-                                  d, values + i, n);
-                      });
-      });
+  StoreRows<T>(stream, {args.y, args.quantized}, args.x.total_rows(),
+               args.x.cols, [&](QuantizedSpan span, float* values) HWY_ATTR {
+                 const T* x = args.x.Row<T>(span.row) + span.begin;
+                 ForEachVector(
+                     d, span.end - span.begin,
+                     [&](int64_t i, int64_t n) HWY_ATTR {
+                       StoreUpTo(Activate(d, args.kind, LoadUpTo(d, x + i, n)),
+                                 d, values + i, n);
+                     });
+               });
 }
 
 void ActivationRows(const ActivationArgs& args, const Stream& stream) {

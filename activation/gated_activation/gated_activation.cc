@@ -25,9 +25,9 @@ absl::Status Validate(const GatedActivationArgs& args) {
                            "an even number (gate and up)");
   }
   LAMINA_RETURN_IF_ERROR(CheckGateSpec(kOp, "gate", args.gate));
-  return activation_internal::CheckRowOutputs(
-      kOp, {args.y, args.quantized}, args.x, args.x.cols / 2,
-      /*in_place_ok=*/false);
+  return activation_internal::CheckRowOutputs(kOp, {args.y, args.quantized},
+                                              args.x, args.x.cols / 2,
+                                              /*in_place_ok=*/false);
 }
 
 }  // namespace

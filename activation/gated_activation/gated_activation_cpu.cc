@@ -71,9 +71,8 @@ HWY_NOINLINE void ComputeRows(const GatedActivationArgs& args,
   const DF32 d;
   StoreRows<T>(stream, {args.y, args.quantized}, args.x.total_rows(),
                args.x.cols / 2,
-               [&](QuantizedSpan span, float* values) HWY_ATTR {
-                 ComputeSpan<T>(d, args, span, values);
-               });
+               [&](QuantizedSpan span, float* values)
+                   HWY_ATTR { ComputeSpan<T>(d, args, span, values); });
 }
 
 void GatedActivationRows(const GatedActivationArgs& args,
@@ -91,8 +90,7 @@ namespace lamina::activation_internal {
 
 HWY_EXPORT(GatedActivationRows);
 
-void GatedActivationCpu(const GatedActivationArgs& args,
-                        const Stream& stream) {
+void GatedActivationCpu(const GatedActivationArgs& args, const Stream& stream) {
   HWY_DYNAMIC_DISPATCH(GatedActivationRows)(args, stream);
 }
 

@@ -29,9 +29,8 @@ absl::Status CheckHeads(const char* op, const char* argument, int64_t heads,
 
 absl::Status CheckHeadDim(const char* op, int64_t head_dim) {
   if (head_dim <= kMaxHeadDim) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(op, ": head_dim: given ", head_dim, ", supported: 1 to ",
-                   kMaxHeadDim));
+  return absl::UnimplementedError(absl::StrCat(
+      op, ": head_dim: given ", head_dim, ", supported: 1 to ", kMaxHeadDim));
 }
 
 absl::Status CheckQType(const char* op, const char* argument, DType given) {
@@ -58,8 +57,7 @@ absl::Status Validate(const DecodeAttentionArgs& args) {
   LAMINA_RETURN_IF_ERROR(CheckQType(kOp, "q.dtype", q.dtype));
   LAMINA_RETURN_IF_ERROR(CheckHeads(kOp, "q.rows", q.rows, cache.kv_heads));
   LAMINA_RETURN_IF_ERROR(CheckHeadDim(kOp, cache.head_dim));
-  LAMINA_RETURN_IF_ERROR(
-      CheckShape(kOp, "y", args.y, q.batch, q.rows, q.cols));
+  LAMINA_RETURN_IF_ERROR(CheckShape(kOp, "y", args.y, q.batch, q.rows, q.cols));
   LAMINA_RETURN_IF_ERROR(CheckDType(kOp, "y", args.y.dtype, q.dtype));
   LAMINA_RETURN_IF_ERROR(CheckOverlap(kOp, "y", args.y, "q", q, false));
   const int64_t extent = CacheExtent(cache);
@@ -69,9 +67,9 @@ absl::Status Validate(const DecodeAttentionArgs& args) {
                                    .rows = 1,
                                    .cols = extent,
                                    .row_stride = extent};
-    LAMINA_RETURN_IF_ERROR(CheckOverlap(
-        kOp, "y", args.y, memory == cache.k ? "cache.k" : "cache.v", whole,
-        false));
+    LAMINA_RETURN_IF_ERROR(
+        CheckOverlap(kOp, "y", args.y,
+                     memory == cache.k ? "cache.k" : "cache.v", whole, false));
   }
   LAMINA_RETURN_IF_ERROR(
       CheckNonNegative(kOp, "max_position", args.max_position));
@@ -110,9 +108,9 @@ DecodeAttentionShape ShapeOf(const AttentionPlan& plan) {
   for (int64_t t = 0; t < tokens.tokens; ++t) {
     run = t > 0 && tokens.Sequence(t) == tokens.Sequence(t - 1) ? run + 1 : 1;
     shape.longest_run = std::max(shape.longest_run, run);
-    shape.chunks = std::max(
-        shape.chunks, plan.Last(t) / kAttentionChunk -
-                          plan.First(t) / kAttentionChunk + 1);
+    shape.chunks =
+        std::max(shape.chunks, plan.Last(t) / kAttentionChunk -
+                                   plan.First(t) / kAttentionChunk + 1);
   }
   return shape;
 }
@@ -132,8 +130,8 @@ AttentionTile HeadsOf(const AttentionPlan& plan,
 }
 
 // Whole tiles to threads.
-void AttendTiles(const AttentionPlan& plan,
-                 const DecodeAttentionPolicy& policy, const Stream& stream) {
+void AttendTiles(const AttentionPlan& plan, const DecodeAttentionPolicy& policy,
+                 const Stream& stream) {
   const int64_t tokens = plan.args.q.batch;
   const int64_t tiles = CeilDiv(tokens, policy.tokens) * policy.head_tiles;
   ParallelFor(stream, tiles, 1, [&](int64_t begin, int64_t end, int) {
@@ -186,8 +184,8 @@ class ChunkCursor {
                        const DecodeAttentionPolicy& policy) {
     int64_t count = 0;
     for (int64_t t = 0; t < plan.args.q.batch; ++t) {
-      count += plan.Last(t) / kAttentionChunk -
-               plan.First(t) / kAttentionChunk + 1;
+      count +=
+          plan.Last(t) / kAttentionChunk - plan.First(t) / kAttentionChunk + 1;
     }
     return count * policy.head_tiles;
   }
@@ -212,7 +210,7 @@ void AttendChunks(const AttentionPlan& plan,
   constexpr int64_t kPartialFloats = 32768;
   float partials[kPartialFloats];
   float state[kTileFloats + 2 * kTileRows];
-  const int64_t partial_size = 
+  const int64_t partial_size =
       policy.kv_heads * policy.group_rows * (2 + plan.padded_dim);
   const int64_t round_size = kPartialFloats / partial_size;
   const int64_t count = ChunkCursor::Count(plan, policy);
@@ -242,12 +240,12 @@ absl::Status DecodeAttention(const DecodeAttentionArgs& args, Stream stream) {
   const int64_t tokens = args.q.batch;
   if (tokens == 0) return absl::OkStatus();
   LAMINA_RETURN_IF_ERROR(CheckCacheScales(kOp, args.cache));
-  LAMINA_RETURN_IF_ERROR(CheckTokens(
-      kOp, args.cache, {tokens, args.sequence_ids, args.positions},
-      args.max_position, args.window));
+  LAMINA_RETURN_IF_ERROR(
+      CheckTokens(kOp, args.cache, {tokens, args.sequence_ids, args.positions},
+                  args.max_position, args.window));
   const AttentionPlan plan = MakePlan(args);
-  const DecodeAttentionPolicy policy = SelectDecodeAttentionPolicy(
-      ShapeOf(plan), stream.num_threads());
+  const DecodeAttentionPolicy policy =
+      SelectDecodeAttentionPolicy(ShapeOf(plan), stream.num_threads());
   if (policy.split) {
     AttendChunks(plan, policy, stream);
   } else {
@@ -263,8 +261,7 @@ absl::StatusOr<int64_t> DecodeAttentionWorkspaceBytes(
   LAMINA_RETURN_IF_ERROR(CheckNonNegative(kQuery, "tokens", problem.tokens));
   LAMINA_RETURN_IF_ERROR(
       CheckNonNegative(kQuery, "max_position", problem.max_position));
-  LAMINA_RETURN_IF_ERROR(
-      CheckNonNegative(kQuery, "num_threads", num_threads));
+  LAMINA_RETURN_IF_ERROR(CheckNonNegative(kQuery, "num_threads", num_threads));
   if (problem.kv_heads < 1) {
     return InvalidArgument(kQuery, "kv_heads", problem.kv_heads, ">= 1");
   }
@@ -281,10 +278,9 @@ absl::StatusOr<int64_t> DecodeAttentionWorkspaceBytes(
                      ", supported: ", SupportedRows(KvCacheTable{})));
   }
   if (device.device.backend != Backend::kCpu) {
-    return absl::UnimplementedError(
-        absl::StrCat(kQuery, ": device: this build has no ",
-                     Name(device.device.backend),
-                     " backend; built backends: cpu"));
+    return absl::UnimplementedError(absl::StrCat(
+        kQuery, ": device: this build has no ", Name(device.device.backend),
+        " backend; built backends: cpu"));
   }
   return 0;  // Partial results of the CPU are on the stack.
 }

@@ -19,9 +19,9 @@
 #include <cmath>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "lamina/attention/decode_attention/decode_attention_cpu.h"
 #include "lamina/attention/decode_attention/decode_attention_policy.h"
-#include "hwy/cache_control.h"
 #include "lamina/core/elementary-inl.h"
 #include "lamina/quant/fp8-inl.h"
 
@@ -69,7 +69,8 @@ struct Scratch {
   Row rows[kTileRows];  // by KV head, token, head
 };
 
-// ---- Rows of any type to padded fp32. ----------------------------------------
+// ---- Rows of any type to padded fp32.
+// ----------------------------------------
 
 template <class T>
 HWY_INLINE void WidenRow(const T* from, int64_t count, int64_t padded,
@@ -91,7 +92,10 @@ class PositionCursor {
  public:
   PositionCursor(const KvCacheView& cache, int64_t sequence, int64_t head,
                  int64_t begin, int64_t end)
-      : cache_(cache), sequence_(sequence), head_(head), next_(begin),
+      : cache_(cache),
+        sequence_(sequence),
+        head_(head),
+        next_(begin),
         end_(end) {}
   bool AtEnd() const { return next_ == end_; }
   // Offset of the next position's element 0 of `head`.
@@ -162,12 +166,12 @@ void LoadBlock(const AttentionPlan& plan, const AttentionTile& tile,
                const Block& block, const Block& ahead, int64_t pitch,
                float* to) {
   Dispatch(KvCacheTable{}, std::array{plan.args.cache.dtype},
-           [&]<class T>(Types<T>) HWY_ATTR {
-             LoadBlock<T>(plan, tile, block, ahead, pitch, to);
-           });
+           [&]<class T>(Types<T>)
+               HWY_ATTR { LoadBlock<T>(plan, tile, block, ahead, pitch, to); });
 }
 
-// ---- Scores. -----------------------------------------------------------------
+// ---- Scores.
+// -----------------------------------------------------------------
 
 // Lane c of the result is the sum of the lanes of v[c]; lane i is added to
 // lane i + n / 2 first, then i + n / 4, … Destroys v.
@@ -190,9 +194,8 @@ HWY_INLINE VF32 SumEach(DF32 d, VF32* v) {
     }
   } else if constexpr (kLanes > 8) {
     for (int64_t c = 0; c < 4; ++c) {
-      v[c] = hn::Add(
-          hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[c + 4]), v[c]),
-          hn::OddEvenBlocks(v[c + 4], hn::SwapAdjacentBlocks(v[c])));
+      v[c] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[c + 4]), v[c]),
+                     hn::OddEvenBlocks(v[c + 4], hn::SwapAdjacentBlocks(v[c])));
     }
   }
   // Now each 128-bit block of v[0] … v[3] holds four partial sums.
@@ -271,8 +274,7 @@ HWY_INLINE void ScoreRows(const AttentionPlan& plan, Scratch& s, int64_t row,
   begin = std::max<int64_t>(begin - column, 0) / kKeys * kKeys;
   for (int64_t j = begin; j < end; j += kKeys) {
     const VF32 scores = hn::Mul(
-        Dots<kRows>(d, q, keys + j * plan.padded_dim, plan.padded_dim),
-        factor);
+        Dots<kRows>(d, q, keys + j * plan.padded_dim, plan.padded_dim), factor);
     HWY_ALIGN float lanes[kLanes];
     hn::Store(scores, d, lanes);
     for (int64_t r = 0; r < kRows; ++r) {
@@ -282,7 +284,8 @@ HWY_INLINE void ScoreRows(const AttentionPlan& plan, Scratch& s, int64_t row,
   }
 }
 
-// ---- Softmax weights of one row: scores to p; m and l. -------------------------
+// ---- Softmax weights of one row: scores to p; m and l.
+// -------------------------
 
 HWY_INLINE void Weigh(Scratch& s, int64_t row) {
   const DF32 d;
@@ -308,12 +311,12 @@ HWY_INLINE void Weigh(Scratch& s, int64_t row) {
     hn::Store(Exp(d, hn::Sub(hn::Load(d, p + i), base)), d, p + i);
   }
   s.chunk_m[row] = m;
-  s.chunk_l[row] = ChunkSum(d, to, [&](int64_t i) HWY_ATTR {
-    return hn::Load(d, p + i);
-  });
+  s.chunk_l[row] =
+      ChunkSum(d, to, [&](int64_t i) HWY_ATTR { return hn::Load(d, p + i); });
 }
 
-// ---- Weighted values. ----------------------------------------------------------
+// ---- Weighted values.
+// ----------------------------------------------------------
 
 // o[r] += p[r][j] * values[j] for j in [begin, end), rising, dimensions
 // [k, k + kVectors * kLanes).
@@ -431,7 +434,8 @@ void AddBlock(const AttentionPlan& plan, Scratch& s, int64_t row,
   }
 }
 
-// ---- A chunk of a tile: m, l and o of every row with positions in it. ----------
+// ---- A chunk of a tile: m, l and o of every row with positions in it.
+// ----------
 
 void ComputeChunk(const AttentionPlan& plan, const AttentionTile& tile,
                   int64_t chunk, Scratch& s) {
@@ -475,29 +479,28 @@ void ComputeChunk(const AttentionPlan& plan, const AttentionTile& tile,
   for (int64_t column = begin; column < end; column += block_tokens) {
     for_each_head(
         cache.k, column, cache.v,
-        [&](int64_t row, int64_t row_end, float* keys, int64_t count)
-            HWY_ATTR {
-              // The last group of positions may be incomplete.
-              std::fill(keys + count * plan.padded_dim,
-                        keys + RoundUp(count, kLanes) * plan.padded_dim, 0.0f);
-              ScoreBlock(plan, s, row, row_end, keys, column, count);
-            });
+        [&](int64_t row, int64_t row_end, float* keys, int64_t count) HWY_ATTR {
+          // The last group of positions may be incomplete.
+          std::fill(keys + count * plan.padded_dim,
+                    keys + RoundUp(count, kLanes) * plan.padded_dim, 0.0f);
+          ScoreBlock(plan, s, row, row_end, keys, column, count);
+        });
   }
   for (int64_t r = 0; r < rows; ++r) {
     if (s.rows[r].begin < s.rows[r].end) Weigh(s, r);
   }
   std::fill(s.chunk_o, s.chunk_o + rows * plan.padded_dim, 0.0f);
   for (int64_t column = begin; column < end; column += block_tokens) {
-    for_each_head(
-        cache.v, column, nullptr,
-        [&](int64_t row, int64_t row_end, const float* values, int64_t count)
-            HWY_ATTR {
-              AddBlock(plan, s, row, row_end, values, column, count);
-            });
+    for_each_head(cache.v, column, nullptr,
+                  [&](int64_t row, int64_t row_end, const float* values,
+                      int64_t count) HWY_ATTR {
+                    AddBlock(plan, s, row, row_end, values, column, count);
+                  });
   }
 }
 
-// ---- Merging and the result. ---------------------------------------------------
+// ---- Merging and the result.
+// ---------------------------------------------------
 
 // (m, l, o) of a row := the merge of it with a later chunk's.
 void Merge(int64_t padded_dim, float chunk_m, float chunk_l,
@@ -508,8 +511,8 @@ void Merge(int64_t padded_dim, float chunk_m, float chunk_l,
   const float base = max == kMinusInfinity ? 0.0f : max;
   const VF32 a = Exp(d, hn::Set(d, m - base));
   const VF32 b = Exp(d, hn::Set(d, chunk_m - base));
-  l = hn::GetLane(hn::Add(hn::Mul(hn::Set(d, l), a),
-                          hn::Mul(hn::Set(d, chunk_l), b)));
+  l = hn::GetLane(
+      hn::Add(hn::Mul(hn::Set(d, l), a), hn::Mul(hn::Set(d, chunk_l), b)));
   m = max;
   for (int64_t k = 0; k < padded_dim; k += kLanes) {
     hn::StoreU(hn::Add(hn::Mul(hn::LoadU(d, o + k), a),
@@ -525,8 +528,8 @@ void StoreResult(const AttentionPlan& plan, int64_t token, int64_t head,
   const DecodeAttentionArgs& args = plan.args;
   T* y = args.y.Row<T>(token * args.q.rows + head);
   const VF32 sum = hn::Set(d, l);
-  const VF32 scale = hn::Set(
-      d, args.cache.v_scale == nullptr ? 1.0f : *args.cache.v_scale);
+  const VF32 scale =
+      hn::Set(d, args.cache.v_scale == nullptr ? 1.0f : *args.cache.v_scale);
   ForEachVector(d, args.q.cols, [&](int64_t k, int64_t n) HWY_ATTR {
     StoreUpTo(hn::Mul(hn::Div(hn::LoadU(d, o + k), sum), scale), d, y + k, n);
   });
@@ -535,9 +538,8 @@ void StoreResult(const AttentionPlan& plan, int64_t token, int64_t head,
 void StoreRow(const AttentionPlan& plan, int64_t token, int64_t head, float l,
               const float* o) {
   Dispatch(DecodeAttentionTable{}, std::array{plan.args.q.dtype},
-           [&]<class T>(Types<T>) HWY_ATTR {
-             StoreResult<T>(plan, token, head, l, o);
-           });
+           [&]<class T>(Types<T>)
+               HWY_ATTR { StoreResult<T>(plan, token, head, l, o); });
 }
 
 // Fills s.rows and s.q.
@@ -560,7 +562,8 @@ void LoadTile(const AttentionPlan& plan, const AttentionTile& tile,
   }
 }
 
-// ---- Entry points. -------------------------------------------------------------
+// ---- Entry points.
+// -------------------------------------------------------------
 
 void AttendTile(const AttentionPlan& plan, const AttentionTile& tile) {
   Scratch s;
@@ -576,16 +579,16 @@ void AttendTile(const AttentionPlan& plan, const AttentionTile& tile) {
     first = std::min(first, s.rows[r].first);
     last = std::max(last, s.rows[r].last);
   }
-  for (int64_t chunk = first / kAttentionChunk;
-       chunk <= last / kAttentionChunk; ++chunk) {
+  for (int64_t chunk = first / kAttentionChunk; chunk <= last / kAttentionChunk;
+       ++chunk) {
     ComputeChunk(plan, tile, chunk, s);
     for (int64_t r = 0; r < rows; ++r) {
       if (s.rows[r].begin >= s.rows[r].end) continue;
       const float* chunk_o = s.chunk_o + r * plan.padded_dim;
       float* row_o = o + r * plan.padded_dim;
       if (begun[r]) {
-        Merge(plan.padded_dim, s.chunk_m[r], s.chunk_l[r], chunk_o, m[r],
-              l[r], row_o);
+        Merge(plan.padded_dim, s.chunk_m[r], s.chunk_l[r], chunk_o, m[r], l[r],
+              row_o);
       } else {
         begun[r] = true;
         m[r] = s.chunk_m[r];

@@ -70,10 +70,9 @@ absl::Status KvAppend(const KvAppendArgs& args, Stream stream) {
       std::numeric_limits<int32_t>::max(), /*window=*/1));
   const int64_t grain =
       CeilDiv(kGrainElements, args.cache.kv_heads * args.cache.head_dim);
-  ParallelFor(stream, args.k.batch, grain,
-              [&](int64_t begin, int64_t end, int) {
-                KvAppendCpu(args, begin, end);
-              });
+  ParallelFor(
+      stream, args.k.batch, grain,
+      [&](int64_t begin, int64_t end, int) { KvAppendCpu(args, begin, end); });
   return absl::OkStatus();
 }
 

@@ -33,8 +33,10 @@ void AppendTokens(const KvAppendArgs& args, int64_t begin, int64_t end) {
   const KvCacheView& cache = args.cache;
   const attention_internal::KvTokens tokens = {args.k.batch, args.sequence_ids,
                                                args.positions};
-  const float k_inverse = cache.k_scale == nullptr ? 1.0f : 1.0f / *cache.k_scale;
-  const float v_inverse = cache.v_scale == nullptr ? 1.0f : 1.0f / *cache.v_scale;
+  const float k_inverse =
+      cache.k_scale == nullptr ? 1.0f : 1.0f / *cache.k_scale;
+  const float v_inverse =
+      cache.v_scale == nullptr ? 1.0f : 1.0f / *cache.v_scale;
   for (int64_t t = begin; t < end; ++t) {
     for (int64_t h = 0; h < cache.kv_heads; ++h) {
       const int64_t offset =

@@ -68,9 +68,8 @@ absl::Status CheckPointer(const char* op, const char* argument,
   if (reinterpret_cast<uintptr_t>(pointer) %
           static_cast<uintptr_t>(BytesFor(dtype, 1)) !=
       0) {
-    return InvalidArgument(
-        op, argument, std::string("a misaligned pointer"),
-        absl::StrCat("alignment of one ", Name(dtype)));
+    return InvalidArgument(op, argument, std::string("a misaligned pointer"),
+                           absl::StrCat("alignment of one ", Name(dtype)));
   }
   return absl::OkStatus();
 }
@@ -87,10 +86,8 @@ absl::Status CheckCache(const char* op, const KvCacheView& cache) {
         absl::StrCat(op, ": cache.dtype: given ", Name(cache.dtype),
                      ", supported: ", SupportedRows(KvCacheTable{})));
   }
-  LAMINA_RETURN_IF_ERROR(
-      CheckAtLeast(op, "cache.kv_heads", cache.kv_heads, 1));
-  LAMINA_RETURN_IF_ERROR(
-      CheckAtLeast(op, "cache.head_dim", cache.head_dim, 1));
+  LAMINA_RETURN_IF_ERROR(CheckAtLeast(op, "cache.kv_heads", cache.kv_heads, 1));
+  LAMINA_RETURN_IF_ERROR(CheckAtLeast(op, "cache.head_dim", cache.head_dim, 1));
   LAMINA_RETURN_IF_ERROR(
       CheckAtLeast(op, "cache.num_pages", cache.num_pages, 1));
   LAMINA_RETURN_IF_ERROR(
@@ -182,8 +179,8 @@ absl::Status CheckTokens(const char* op, const KvCacheView& cache,
       if (table[i] < 0 || table[i] >= cache.num_pages) {
         return InvalidArgument(
             op,
-            absl::StrCat("cache.page_table[", sequence, ", ", i,
-                         "] of token ", t)
+            absl::StrCat("cache.page_table[", sequence, ", ", i, "] of token ",
+                         t)
                 .c_str(),
             table[i],
             absl::StrCat("in [0, ", cache.num_pages, ") (cache.num_pages)"));

@@ -22,11 +22,10 @@ absl::Status Validate(const RopeArgs& args) {
   LAMINA_RETURN_IF_ERROR(CheckMatrix(kOp, "x", x));
   if (!Dispatch(RopeTable{}, std::array{x.dtype}, [](auto) {})) {
     return absl::UnimplementedError(
-        absl::StrCat(kOp, ": x.dtype: given ", Name(x.dtype), ", supported: ",
-                     SupportedRows(RopeTable{})));
+        absl::StrCat(kOp, ": x.dtype: given ", Name(x.dtype),
+                     ", supported: ", SupportedRows(RopeTable{})));
   }
-  LAMINA_RETURN_IF_ERROR(
-      CheckShape(kOp, "y", args.y, x.batch, x.rows, x.cols));
+  LAMINA_RETURN_IF_ERROR(CheckShape(kOp, "y", args.y, x.batch, x.rows, x.cols));
   LAMINA_RETURN_IF_ERROR(CheckDType(kOp, "y", args.y.dtype, x.dtype));
   LAMINA_RETURN_IF_ERROR(CheckMatrix(kOp, "table", args.table));
   LAMINA_RETURN_IF_ERROR(

@@ -87,7 +87,8 @@ void RopeTokens(const RopeArgs& args, int64_t begin, int64_t end) {
 
 void RopeRange(const RopeArgs& args, int64_t begin, int64_t end) {
   Dispatch(RopeTable{}, std::array{args.x.dtype},
-           [&]<class T>(Types<T>) HWY_ATTR { RopeTokens<T>(args, begin, end); });
+           [&]<class T>(Types<T>)
+               HWY_ATTR { RopeTokens<T>(args, begin, end); });
 }
 
 }  // namespace

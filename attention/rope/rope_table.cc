@@ -14,8 +14,7 @@ constexpr const char* kOp = "FillRopeTable";
 
 absl::Status CheckPositive(const char* argument, double given) {
   if (std::isfinite(given) && given > 0) return absl::OkStatus();
-  return InvalidArgument(kOp, argument, absl::StrCat(given),
-                         "finite and > 0");
+  return InvalidArgument(kOp, argument, absl::StrCat(given), "finite and > 0");
 }
 
 absl::Status Validate(const RopeFrequencies& f, const MatrixView& table) {
@@ -56,8 +55,8 @@ double ScaleAsLlama3(const RopeFrequencies& f, double inv_freq) {
   const double periods = f.original_max_position / wavelength;
   if (periods > f.high_freq_factor) return inv_freq;
   if (periods < f.low_freq_factor) return inv_freq / f.factor;
-  const double smooth = (periods - f.low_freq_factor) /
-                        (f.high_freq_factor - f.low_freq_factor);
+  const double smooth =
+      (periods - f.low_freq_factor) / (f.high_freq_factor - f.low_freq_factor);
   return (1.0 - smooth) * inv_freq / f.factor + smooth * inv_freq;
 }
 

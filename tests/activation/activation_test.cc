@@ -37,7 +37,8 @@ class ActivationOf<Types<TypeOfX>> : public ::testing::Test {
   static std::vector<float> Model(ActivationKind kind,
                                   const std::vector<Element>& x) {
     std::vector<float> values;
-    for (const Element value : x) values.push_back(Activate(kind, ToFloat(value)));
+    for (const Element value : x)
+      values.push_back(Activate(kind, ToFloat(value)));
     return values;
   }
   static std::vector<Element> Rounded(const std::vector<float>& values) {
@@ -64,9 +65,9 @@ TYPED_TEST(ActivationOf, EqualsTheRule) {
         ForEachTarget([&] {
           const GuardedMatrix y(DTypeOf<T>::value, 3, cols, cols + pad,
                                 (cols + 1) % 5);
-          ASSERT_TRUE(
-              Activation({.x = x.view(), .kind = kind, .y = y.view()},
-                         Stream::Cpu(2)).ok());
+          ASSERT_TRUE(Activation({.x = x.view(), .kind = kind, .y = y.view()},
+                                 Stream::Cpu(2))
+                          .ok());
           ASSERT_EQ(testing::FirstDifference(y.template Dense<T>(), want), -1)
               << Name(kind) << " cols " << cols;
           ASSERT_TRUE(y.GuardsIntact());
@@ -91,14 +92,14 @@ TYPED_TEST(ActivationOf, InPlaceWithAndWithoutCodes) {
       const GuardedMatrix codes(DType::kF8E4M3Fn, kRows, cols);
       const GuardedMatrix want_codes(DType::kF8E4M3Fn, kRows, cols);
       float scales[kRows], want_scales[kRows];
-      QuantizedOutput out{.codes = codes.view(),
-                          .scales = PerRow(scales),
-                          .dynamic = true};
+      QuantizedOutput out{
+          .codes = codes.view(), .scales = PerRow(scales), .dynamic = true};
       ASSERT_TRUE(Activation({.x = y.view(),
                               .kind = ActivationKind::kGelu,
                               .y = y.view(),
                               .quantized = quantized ? out : QuantizedOutput{}},
-                             Stream::Cpu(2)).ok());
+                             Stream::Cpu(2))
+                      .ok());
       EXPECT_EQ(testing::FirstDifference(y.template Dense<T>(),
                                          TestFixture::Rounded(values)),
                 -1);
@@ -125,7 +126,8 @@ TYPED_TEST(ActivationOf, RowsAndThreadsDoNotMatter) {
     std::vector<T> y(static_cast<size_t>(rows * kCols));
     EXPECT_TRUE(Activation({.x = Matrix(from, rows, kCols),
                             .y = Matrix(y.data(), rows, kCols)},
-                           Stream::Cpu(threads)).ok());
+                           Stream::Cpu(threads))
+                    .ok());
     return y;
   };
   const std::vector<T> all = run(x.data(), kRows, 1);
@@ -159,9 +161,9 @@ TEST(Activation, Errors) {
   EXPECT_EQ(error({.x = Matrix(integers, 2, 4), .y = Matrix(integers, 2, 4)}),
             "UNIMPLEMENTED: Activation: x.dtype: given i32; supported: f32, "
             "f16, bf16");
-  EXPECT_EQ(Activation({.x = Matrix(x, 0, 4), .y = Matrix(y, 0, 4)},
-                       Stream::Cpu()),
-            absl::OkStatus());
+  EXPECT_EQ(
+      Activation({.x = Matrix(x, 0, 4), .y = Matrix(y, 0, 4)}, Stream::Cpu()),
+      absl::OkStatus());
 }
 
 }  // namespace

@@ -82,8 +82,7 @@ std::vector<float> Model(const GateSpec& spec, const ConstMatrixView& x) {
   const int64_t cols = x.cols / 2;
   for (int64_t row = 0; row < x.total_rows(); ++row) {
     for (int64_t col = 0; col < cols; ++col) {
-      const auto [gate, up] =
-          PairAt(spec.layout, x.Row<T>(row), cols, col);
+      const auto [gate, up] = PairAt(spec.layout, x.Row<T>(row), cols, col);
       values.push_back(GatedProduct(spec, gate, up));
     }
   }
@@ -120,17 +119,18 @@ TYPED_TEST_SUITE(GatedActivationOf,
 TYPED_TEST(GatedActivationOf, EqualsTheRule) {
   using T = typename TestFixture::Element;
   // 3420, 4 and 1234: the second half starts off a 16-byte boundary.
-  for (const int64_t cols : {1, 3, 4, 7, 8, 31, 64, 111, 500, 1024, 1025, 1234,
-                             2047, 3420}) {
+  for (const int64_t cols :
+       {1, 3, 4, 7, 8, 31, 64, 111, 500, 1024, 1025, 1234, 2047, 3420}) {
     for (const GateSpec& spec : AllSpecs()) {
       SCOPED_TRACE(NameOf(spec) + " cols " + std::to_string(cols));
       const GuardedMatrix x = RandomMatrix<T>(cols, 3, 2 * cols);
       const std::vector<T> want = RoundedTo<T>(Model<T>(spec, x.view()));
       ForEachTarget([&] {
         const GuardedMatrix y(DTypeOf<T>::value, 3, cols);
-        ASSERT_TRUE(GatedActivation(
-                        {.x = x.view(), .gate = spec, .y = y.view()},
-                        Stream::Cpu(2)).ok());
+        ASSERT_TRUE(
+            GatedActivation({.x = x.view(), .gate = spec, .y = y.view()},
+                            Stream::Cpu(2))
+                .ok());
         ASSERT_EQ(testing::FirstDifference(y.template Dense<T>(), want), -1);
         ASSERT_TRUE(y.GuardsIntact());
         ASSERT_TRUE(x.GuardsIntact());
@@ -146,18 +146,19 @@ TYPED_TEST(GatedActivationOf, AnyOffsetAndPitch) {
     for (const int64_t pad : {int64_t{0}, int64_t{1}, int64_t{8}, cols}) {
       for (const int64_t offset : {0, 1, 2, 3, 4}) {
         for (const GateLayout layout : kLayouts) {
-          const GuardedMatrix x = RandomMatrix<T>(
-              7, kRows, 2 * cols, 2 * cols + pad, offset);
+          const GuardedMatrix x =
+              RandomMatrix<T>(7, kRows, 2 * cols, 2 * cols + pad, offset);
           const GuardedMatrix y(DTypeOf<T>::value, kRows, cols, cols + pad,
                                 (offset + 3) % 5);
           const GateSpec spec{.layout = layout};
-          ASSERT_TRUE(GatedActivation(
-                          {.x = x.view(), .gate = spec, .y = y.view()},
-                          Stream::Cpu(1)).ok());
-          ASSERT_EQ(testing::FirstDifference(
-                        y.template Dense<T>(),
-                        RoundedTo<T>(Model<T>(spec, x.view()))),
-                    -1)
+          ASSERT_TRUE(
+              GatedActivation({.x = x.view(), .gate = spec, .y = y.view()},
+                              Stream::Cpu(1))
+                  .ok());
+          ASSERT_EQ(
+              testing::FirstDifference(y.template Dense<T>(),
+                                       RoundedTo<T>(Model<T>(spec, x.view()))),
+              -1)
               << NameOf(spec) << " cols " << cols << " pad " << pad;
           ASSERT_TRUE(y.GuardsIntact());
         }
@@ -169,7 +170,7 @@ TYPED_TEST(GatedActivationOf, AnyOffsetAndPitch) {
 TYPED_TEST(GatedActivationOf, IsCloseToTheDoubleReference) {
   using T = typename TestFixture::Element;
   constexpr int64_t kCols = 4096;
-  const double half_ulp = std::is_same_v<T, float>  ? 1e-6
+  const double half_ulp = std::is_same_v<T, float> ? 1e-6
                           : std::is_same_v<T, F16> ? 0x1p-11
                                                    : 0x1p-8;
   const GuardedMatrix x = RandomMatrix<T>(11, 1, 2 * kCols);
@@ -177,7 +178,8 @@ TYPED_TEST(GatedActivationOf, IsCloseToTheDoubleReference) {
     SCOPED_TRACE(NameOf(spec));
     const GuardedMatrix y(DTypeOf<T>::value, 1, kCols);
     ASSERT_TRUE(GatedActivation({.x = x.view(), .gate = spec, .y = y.view()},
-                                Stream::Cpu(2)).ok());
+                                Stream::Cpu(2))
+                    .ok());
     for (int64_t col = 0; col < kCols; ++col) {
       const auto [gate32, up32] =
           PairAt(spec.layout, x.template Row<T>(0), kCols, col);
@@ -189,15 +191,15 @@ TYPED_TEST(GatedActivationOf, IsCloseToTheDoubleReference) {
           gate = std::min<double>(gate, spec.limit);
           up = std::clamp<double>(up, -spec.limit, spec.limit);
         }
-        want = gate / (1 + std::exp(-spec.alpha * gate)) *
-               (up + spec.up_offset);
+        want =
+            gate / (1 + std::exp(-spec.alpha * gate)) * (up + spec.up_offset);
       } else {
-        const double v = 2 * std::sqrt(2 / M_PI) *
-                         (gate + 0.044715 * gate * gate * gate);
+        const double v =
+            2 * std::sqrt(2 / M_PI) * (gate + 0.044715 * gate * gate * gate);
         const double act[] = {gate / (1 + std::exp(-gate)),
                               0.5 * gate * std::erfc(-gate * M_SQRT1_2),
-                              gate / (1 + std::exp(-v)),
-                              std::max(gate, 0.0), gate};
+                              gate / (1 + std::exp(-v)), std::max(gate, 0.0),
+                              gate};
         want = act[static_cast<int>(spec.kind)] * up;
       }
       ASSERT_NEAR(ToFloat(y.template At<T>(0, col)), want,
@@ -225,8 +227,8 @@ TYPED_TEST(GatedActivationOf, ThreeDimensionalViews) {
       RandomMatrix<T>(13, kBatch * kRows, 2 * kCols, 2 * kCols + 5, 1);
   for (const bool x_interleaved : {false, true}) {
     for (const bool y_interleaved : {false, true}) {
-      const GuardedMatrix y(DTypeOf<T>::value, kBatch * kRows, kCols,
-                            kCols + 3, 2);
+      const GuardedMatrix y(DTypeOf<T>::value, kBatch * kRows, kCols, kCols + 3,
+                            2);
       const ConstMatrixView x_view = view_of(x, 2 * kCols, x_interleaved);
       const MatrixView y_view = view_of(y, kCols, y_interleaved);
       ASSERT_TRUE(
@@ -258,11 +260,10 @@ TYPED_TEST(GatedActivationOf, RowsThreadsAndRunsDoNotMatter) {
     EXPECT_EQ(testing::FirstDifference(run(x.view(), threads), all), -1);
   }
   for (const int64_t row : {0, 1, 255, 256, 257, 299}) {
-    const std::vector<T> alone =
-        run(Matrix(static_cast<const T*>(x.template Row<T>(row)), 1,
-                   2 * kCols), 2);
-    EXPECT_TRUE(std::equal(alone.begin(), alone.end(),
-                           all.begin() + row * kCols));
+    const std::vector<T> alone = run(
+        Matrix(static_cast<const T*>(x.template Row<T>(row)), 1, 2 * kCols), 2);
+    EXPECT_TRUE(
+        std::equal(alone.begin(), alone.end(), all.begin() + row * kCols));
   }
   std::vector<T> first, second;
   std::thread other([&] { first = run(x.view(), 2); });
@@ -274,9 +275,9 @@ TYPED_TEST(GatedActivationOf, RowsThreadsAndRunsDoNotMatter) {
 
 TYPED_TEST(GatedActivationOf, NanInfAndHugeValues) {
   using T = typename TestFixture::Element;
-  const float edges[] = {0.0f, -0.0f, 1.0f,     -88.5f,  -1e4f, -65504.0f,
-                         kInf, -kInf, kNan,     65504.0f, 10.5f, -13.24f,
-                         20.0f, 40.0f, 1e4f,    -3e38f};
+  const float edges[] = {0.0f,  -0.0f, 1.0f, -88.5f,   -1e4f, -65504.0f,
+                         kInf,  -kInf, kNan, 65504.0f, 10.5f, -13.24f,
+                         20.0f, 40.0f, 1e4f, -3e38f};
   const int64_t cols = std::size(edges) * std::size(edges);
   for (const GateSpec& spec : AllSpecs()) {
     SCOPED_TRACE(NameOf(spec));
@@ -293,13 +294,14 @@ TYPED_TEST(GatedActivationOf, NanInfAndHugeValues) {
     const std::vector<float> want = Model<T>(spec, x);
     ForEachTarget([&] {
       const GuardedMatrix y(DTypeOf<T>::value, 1, cols);
-      ASSERT_TRUE(GatedActivation({.x = x, .gate = spec, .y = y.view()},
-                                  Stream::Cpu(1)).ok());
+      ASSERT_TRUE(
+          GatedActivation({.x = x, .gate = spec, .y = y.view()}, Stream::Cpu(1))
+              .ok());
       for (int64_t col = 0; col < cols; ++col) {
         const T got = y.template At<T>(0, col);
         const T rounded = FromFloat<T>(want[col]);
-        ASSERT_TRUE(got == rounded || (std::isnan(ToFloat(got)) &&
-                                       std::isnan(ToFloat(rounded))))
+        ASSERT_TRUE(got == rounded ||
+                    (std::isnan(ToFloat(got)) && std::isnan(ToFloat(rounded))))
             << "column " << col << ": " << ToFloat(got) << " want "
             << ToFloat(rounded);
       }
@@ -425,7 +427,8 @@ TYPED_TEST(GatedActivationOf, QuantizedEqualsTheRule) {
                                          .gate = spec,
                                          .y = with_y ? y.view() : MatrixView{},
                                          .quantized = got.out},
-                                        Stream::Cpu(2)).ok());
+                                        Stream::Cpu(2))
+                            .ok());
             ASSERT_TRUE(got == want);
             ASSERT_TRUE(got.codes.GuardsIntact());
             ASSERT_TRUE(got.scales.GuardsIntact());
@@ -468,10 +471,11 @@ TYPED_TEST(GatedActivationOf, LongRowsWithAScaleEach) {
           ForEachTarget([&] {
             const GuardedMatrix y(DTypeOf<T>::value, 2, cols);
             got.codes.Poison();
-            ASSERT_TRUE(GatedActivation({.x = x.view(),
-                                         .y = y.view(),
-                                         .quantized = got.out},
-                                        Stream::Cpu(2)).ok());
+            ASSERT_TRUE(
+                GatedActivation(
+                    {.x = x.view(), .y = y.view(), .quantized = got.out},
+                    Stream::Cpu(2))
+                    .ok());
             ASSERT_EQ(got.codes.template Dense<uint8_t>(),
                       want.codes.template Dense<uint8_t>());
             ASSERT_EQ(got.scales.template At<float>(0, 0),
@@ -495,7 +499,8 @@ TEST(GatedActivation, AZeroRowGetsTheSmallestScale) {
                                .quantized = {.codes = Matrix(codes, 1, 200),
                                              .scales = PerRow(&scale),
                                              .dynamic = true}},
-                              Stream::Cpu()).ok());
+                              Stream::Cpu())
+                  .ok());
   EXPECT_EQ(scale, MinScale(448.0f));
   for (const F8E4M3Fn code : codes) EXPECT_EQ(code.bits, 0);
 }
@@ -508,7 +513,8 @@ TEST(GatedActivation, InfinitySaturatesAndNanStaysNan) {
                                .quantized = {.codes = Matrix(codes, 1, 3),
                                              .scales = PerRow(&scale),
                                              .dynamic = true}},
-                              Stream::Cpu()).ok());
+                              Stream::Cpu())
+                  .ok());
   EXPECT_EQ(ToFloat(codes[0]), 448.0f);
   EXPECT_TRUE(std::isnan(ToFloat(codes[1])));
   EXPECT_EQ(ToFloat(codes[2]), 448.0f);
@@ -521,11 +527,14 @@ TEST(GatedActivation, NothingToDoIsOk) {
   float x[8] = {};
   float y[4] = {};
   EXPECT_TRUE(GatedActivation({.x = Matrix(x, 0, 8), .y = Matrix(y, 0, 4)},
-                              Stream::Cpu()).ok());
+                              Stream::Cpu())
+                  .ok());
   EXPECT_TRUE(GatedActivation({.x = Matrix(x, 3, 0), .y = Matrix(y, 3, 0)},
-                              Stream::Cpu()).ok());
+                              Stream::Cpu())
+                  .ok());
   EXPECT_TRUE(GatedActivation({.x = Matrix(static_cast<float*>(nullptr), 0, 8)},
-                              Stream::Cpu()).ok());
+                              Stream::Cpu())
+                  .ok());
 }
 
 class GatedActivationErrors : public ::testing::Test {
@@ -615,8 +624,8 @@ TEST_F(GatedActivationErrors, Overlap) {
   args_.quantized.codes = Matrix(reinterpret_cast<F8E4M3Fn*>(y_), 2, 4);
   EXPECT_THAT(Invalid(), HasSubstr("quantized.codes: given memory that "
                                    "overlaps y"));
-  args_.quantized = {.codes = Matrix(codes_, 2, 4), .scales = PerRow(x_ + 3),
-                     .dynamic = true};
+  args_.quantized = {
+      .codes = Matrix(codes_, 2, 4), .scales = PerRow(x_ + 3), .dynamic = true};
   EXPECT_THAT(Invalid(), HasSubstr("quantized.scales: given memory that "
                                    "overlaps x"));
   args_.quantized = {.codes = Matrix(codes_, 2, 4), .scales = PerTensor(y_)};

@@ -33,8 +33,8 @@ std::vector<float> AttentionModel(const AttentionProblem& problem, Key&& key,
 
   float m = 0, l = 0;
   std::vector<float> o;
-  for (int64_t origin = problem.first / kChunk * kChunk;
-       origin <= problem.last; origin += kChunk) {
+  for (int64_t origin = problem.first / kChunk * kChunk; origin <= problem.last;
+       origin += kChunk) {
     const int64_t begin = std::max(problem.first, origin);
     const int64_t end = std::min(problem.last + 1, origin + kChunk);
     std::vector<float> p(kChunk, 0.0f);
@@ -42,8 +42,9 @@ std::vector<float> AttentionModel(const AttentionProblem& problem, Key&& key,
     for (int64_t j = begin; j < end; ++j) {
       float slot[16] = {};
       for (int64_t k = 0; k < (dims + 15) / 16 * 16; ++k) {
-        slot[k % 16] = k < dims ? std::fma(problem.q[k], key(j)[k], slot[k % 16])
-                                : std::fma(0.0f, 0.0f, slot[k % 16]);
+        slot[k % 16] = k < dims
+                           ? std::fma(problem.q[k], key(j)[k], slot[k % 16])
+                           : std::fma(0.0f, 0.0f, slot[k % 16]);
       }
       for (int64_t step = 8; step > 0; step /= 2) {
         for (int64_t i = 0; i < step; ++i) slot[i] = slot[i] + slot[i + step];

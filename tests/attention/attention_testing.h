@@ -66,10 +66,10 @@ bool SameBits(T a, T b) {
 
 struct CacheShape {
   int64_t sequences = 1;
-  int64_t capacity = 1;     // positions of each sequence
+  int64_t capacity = 1;  // positions of each sequence
   int64_t kv_heads = 1;
   int64_t head_dim = 64;
-  int64_t page_tokens = 0;  // 0: contiguous
+  int64_t page_tokens = 0;     // 0: contiguous
   bool heads_outside = false;  // [page, head, token, dim]
   int64_t padding = 0;         // elements after each head_dim vector
   int64_t offset = 0;          // elements before the first one
@@ -141,8 +141,12 @@ class TestCache {
            position % view_.page_tokens * view_.token_stride +
            head * view_.head_stride;
   }
-  T* K(int64_t s, int64_t p, int64_t h) { return &k_[static_cast<size_t>(Index(s, p, h))]; }
-  T* V(int64_t s, int64_t p, int64_t h) { return &v_[static_cast<size_t>(Index(s, p, h))]; }
+  T* K(int64_t s, int64_t p, int64_t h) {
+    return &k_[static_cast<size_t>(Index(s, p, h))];
+  }
+  T* V(int64_t s, int64_t p, int64_t h) {
+    return &v_[static_cast<size_t>(Index(s, p, h))];
+  }
 
   // Normal deviates at positions [0, length) of a sequence.
   void FillSequence(int64_t sequence, int64_t length, Random& random,

@@ -37,7 +37,7 @@ struct CaseShape {
   int64_t window = 0;
   float scale = 0;
   float k_scale = 1, v_scale = 1;  // FP8
-  int64_t q_padding = 0;  // elements after each token's heads
+  int64_t q_padding = 0;           // elements after each token's heads
   int64_t y_padding = 0;
   int64_t q_offset = 0;
   int64_t y_offset = 0;
@@ -201,12 +201,12 @@ std::vector<int32_t> Rising(int32_t begin, int32_t end) {
   return values;
 }
 
-// ---- All types. --------------------------------------------------------------
+// ---- All types.
+// --------------------------------------------------------------
 
 template <class Row>
 class DecodeAttentionTypes : public ::testing::Test {};
-using AllTypes =
-    testing::PairsOf<DecodeAttentionTable, KvCacheTable>::type;
+using AllTypes = testing::PairsOf<DecodeAttentionTable, KvCacheTable>::type;
 TYPED_TEST_SUITE(DecodeAttentionTypes, AllTypes, testing::TypeNames);
 
 TYPED_TEST(DecodeAttentionTypes, DecodeEqualsTheRule) {
@@ -245,11 +245,12 @@ TYPED_TEST(DecodeAttentionTypes, PrefillOfOddShapeEqualsTheRule) {
   test.ExpectModel();
 }
 
-// ---- Shapes. -------------------------------------------------------------------
+// ---- Shapes.
+// -------------------------------------------------------------------
 
 TEST(DecodeAttention, HeadDimsAndGroupsEqualTheRule) {
-  for (int64_t head_dim : {1, 2, 7, 8, 16, 17, 31, 64, 80, 96, 100, 128, 192,
-                           256, 257, 512}) {
+  for (int64_t head_dim :
+       {1, 2, 7, 8, 16, 17, 31, 64, 80, 96, 100, 128, 192, 256, 257, 512}) {
     for (int64_t group : {1, 3, 4}) {
       SCOPED_TRACE(::testing::Message()
                    << "head_dim " << head_dim << " group " << group);
@@ -280,13 +281,12 @@ TEST(DecodeAttention, GroupsLargerThanATileEqualTheRule) {
 // Lengths on both sides of a chunk, a block and a vector; all sequences in one
 // call.
 TEST(DecodeAttention, LengthsEqualTheRule) {
-  CaseShape shape = {.heads = 3,
-                     .cache = {.capacity = 1100,
-                               .kv_heads = 1,
-                               .head_dim = 64,
-                               .page_tokens = 16}};
-  shape.positions = {0,   1,   2,   6,   7,   8,   14,  15,  16,  30,   31,
-                     62,  63,  64,  126, 127, 128, 191, 254, 255, 256,  257,
+  CaseShape shape = {
+      .heads = 3,
+      .cache = {
+          .capacity = 1100, .kv_heads = 1, .head_dim = 64, .page_tokens = 16}};
+  shape.positions = {0,   1,   2,   6,   7,   8,   14,  15,   16,   30,  31,
+                     62,  63,  64,  126, 127, 128, 191, 254,  255,  256, 257,
                      300, 510, 511, 512, 700, 767, 768, 1000, 1023, 1024};
   shape.cache.sequences = static_cast<int64_t>(shape.positions.size());
   Case<BF16, BF16>(shape).ExpectModel();
@@ -370,12 +370,10 @@ TEST(DecodeAttention, ManyHeadsEqualTheRule) {
 }
 
 TEST(DecodeAttention, LayoutsOfTheCacheGiveTheSameBits) {
-  CaseShape shape = {.heads = 6,
-                     .cache = {.sequences = 2,
-                               .capacity = 333,
-                               .kv_heads = 3,
-                               .head_dim = 24},
-                     .positions = {332, 131}};
+  CaseShape shape = {
+      .heads = 6,
+      .cache = {.sequences = 2, .capacity = 333, .kv_heads = 3, .head_dim = 24},
+      .positions = {332, 131}};
   const std::vector<BF16> want = Case<BF16, F16>(shape).Run();
   for (int64_t page_tokens : {0, 1, 7, 16, 64, 256, 1000}) {
     for (bool heads_outside : {false, true}) {
@@ -394,12 +392,10 @@ TEST(DecodeAttention, LayoutsOfTheCacheGiveTheSameBits) {
 
 // q and y as slices of wider rows, at every element offset.
 TEST(DecodeAttention, StridedAndMisalignedRowsGiveTheSameBits) {
-  CaseShape shape = {.heads = 3,
-                     .cache = {.sequences = 5,
-                               .capacity = 70,
-                               .kv_heads = 1,
-                               .head_dim = 33},
-                     .positions = {3, 8, 17, 69, 0}};
+  CaseShape shape = {
+      .heads = 3,
+      .cache = {.sequences = 5, .capacity = 70, .kv_heads = 1, .head_dim = 33},
+      .positions = {3, 8, 17, 69, 0}};
   const std::vector<F16> want = Case<F16, BF16>(shape).Run();
   for (int64_t offset : {0, 1, 2, 4}) {
     for (int64_t padding : {0, 1, 8, 99}) {
@@ -451,16 +447,16 @@ TEST(DecodeAttention, HeadsMayBeOutsideTokensInMemory) {
 }
 
 TEST(DecodeAttention, ZeroTokensDoNothing) {
-  Case<BF16, BF16> test({.heads = 1,
-                         .cache = {.sequences = 1, .capacity = 4},
-                         .positions = {}});
+  Case<BF16, BF16> test(
+      {.heads = 1, .cache = {.sequences = 1, .capacity = 4}, .positions = {}});
   DecodeAttentionArgs args = test.Args();
   args.q.data = args.y.data = nullptr;
   args.positions = nullptr;
   EXPECT_TRUE(DecodeAttention(args, Stream::Cpu(1)).ok());
 }
 
-// ---- Independence of everything that is not the token. -------------------------
+// ---- Independence of everything that is not the token.
+// -------------------------
 
 TEST(DecodeAttention, ATokenAloneEqualsTheTokenAmongOthers) {
   CaseShape shape = {.heads = 9,
@@ -521,7 +517,8 @@ TEST(DecodeAttention, TwoHostThreadsGiveTheSerialResult) {
   EXPECT_EQ(wrong + wrong_here, 0);
 }
 
-// ---- Against double. -----------------------------------------------------------
+// ---- Against double.
+// -----------------------------------------------------------
 
 TEST(DecodeAttention, IsCloseToSoftmaxInDouble) {
   for (float deviation : {0.1f, 1.0f, 30.0f}) {
@@ -533,7 +530,8 @@ TEST(DecodeAttention, IsCloseToSoftmaxInDouble) {
                        .positions = {2999, 777}};
     Case<float, float> test(shape);
     for (int64_t t = 0; t < 2; ++t) {
-      for (int64_t i = 0; i < 6 * 128; ++i) test.q().At<float>(t, i) *= deviation;
+      for (int64_t i = 0; i < 6 * 128; ++i)
+        test.q().At<float>(t, i) *= deviation;
     }
     const std::vector<float> y = test.Run(2);
     double worst = 0;
@@ -544,8 +542,7 @@ TEST(DecodeAttention, IsCloseToSoftmaxInDouble) {
               return testing::AttentionReference(p, key, value);
             });
         for (int64_t d = 0; d < 128; ++d) {
-          worst = std::max(
-              worst, std::abs(y[(t * 6 + h) * 128 + d] - want[d]));
+          worst = std::max(worst, std::abs(y[(t * 6 + h) * 128 + d] - want[d]));
         }
       }
     }
@@ -555,7 +552,8 @@ TEST(DecodeAttention, IsCloseToSoftmaxInDouble) {
   }
 }
 
-// ---- Special values. -----------------------------------------------------------
+// ---- Special values.
+// -----------------------------------------------------------
 
 // One head of 4 dimensions, q = (1, 0, 0, 0), scale 1: score j is k(j)[0].
 class DecodeAttentionValues : public ::testing::Test {
@@ -623,13 +621,11 @@ TEST_F(DecodeAttentionValues, APlusInfiniteScoreGivesNaN) {
 // In a prefill the tokens share a tile; a later position's values must not
 // reach an earlier token, not even with weight 0.
 TEST(DecodeAttention, LaterInfiniteValuesDoNotReachEarlierTokens) {
-  CaseShape shape = {.heads = 2,
-                     .cache = {.sequences = 1,
-                               .capacity = 40,
-                               .kv_heads = 1,
-                               .head_dim = 16},
-                     .sequence_ids = std::vector<int32_t>(40, 0),
-                     .positions = Rising(0, 40)};
+  CaseShape shape = {
+      .heads = 2,
+      .cache = {.sequences = 1, .capacity = 40, .kv_heads = 1, .head_dim = 16},
+      .sequence_ids = std::vector<int32_t>(40, 0),
+      .positions = Rising(0, 40)};
   Case<float, float> test(shape);
   const std::vector<float> want = test.Run();
   for (int64_t d = 0; d < 16; ++d) {
@@ -645,14 +641,12 @@ TEST(DecodeAttention, LaterInfiniteValuesDoNotReachEarlierTokens) {
 
 // Lengths of windows in one tile differ at the front too.
 TEST(DecodeAttention, EarlierInfiniteValuesDoNotReachTokensPastTheWindow) {
-  CaseShape shape = {.heads = 1,
-                     .cache = {.sequences = 1,
-                               .capacity = 40,
-                               .kv_heads = 1,
-                               .head_dim = 16},
-                     .sequence_ids = std::vector<int32_t>(40, 0),
-                     .positions = Rising(0, 40),
-                     .window = 5};
+  CaseShape shape = {
+      .heads = 1,
+      .cache = {.sequences = 1, .capacity = 40, .kv_heads = 1, .head_dim = 16},
+      .sequence_ids = std::vector<int32_t>(40, 0),
+      .positions = Rising(0, 40),
+      .window = 5};
   Case<float, float> test(shape);
   const std::vector<float> want = test.Run();
   test.cache().V(0, 20, 0)[3] = kInfinity;
@@ -701,7 +695,8 @@ TEST(DecodeAttention, TheScalesOfAnFp8CacheAreHonoured) {
   EXPECT_EQ(results.size(), 4u);
 }
 
-// ---- Far offsets. --------------------------------------------------------------
+// ---- Far offsets.
+// --------------------------------------------------------------
 
 // Two pages 2^31 elements apart and more, in memory that is only reserved.
 TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
@@ -710,12 +705,10 @@ TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no address space";
-  CaseShape shape = {.heads = 2,
-                     .cache = {.sequences = 2,
-                               .capacity = 10,
-                               .kv_heads = 1,
-                               .head_dim = 16},
-                     .positions = {9, 5}};
+  CaseShape shape = {
+      .heads = 2,
+      .cache = {.sequences = 2, .capacity = 10, .kv_heads = 1, .head_dim = 16},
+      .positions = {9, 5}};
   Case<BF16, BF16> test(shape);
   const std::vector<BF16> want = test.Run();
   BF16* k = static_cast<BF16*>(memory);
@@ -752,7 +745,8 @@ TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
   munmap(memory, kBytes);
 }
 
-// ---- Errors. -------------------------------------------------------------------
+// ---- Errors.
+// -------------------------------------------------------------------
 
 class DecodeAttentionErrors : public ::testing::Test {
  protected:
@@ -860,8 +854,9 @@ TEST_F(DecodeAttentionErrors, Cache) {
   args = test_.Args();
   const float scale = 1.0f;
   args.cache.v_scale = &scale;
-  ExpectInvalid(args, "DecodeAttention: cache.v_scale: given a scale for a "
-                      "bf16 cache");
+  ExpectInvalid(args,
+                "DecodeAttention: cache.v_scale: given a scale for a "
+                "bf16 cache");
 }
 
 TEST_F(DecodeAttentionErrors, Fp8Scales) {
@@ -869,13 +864,12 @@ TEST_F(DecodeAttentionErrors, Fp8Scales) {
                              .cache = {.sequences = 1, .capacity = 4},
                              .sequence_ids = {0},
                              .positions = {1}});
-  for (float scale : {0.0f, -1.0f, kInfinity,
-                      std::numeric_limits<float>::quiet_NaN()}) {
+  for (float scale :
+       {0.0f, -1.0f, kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     DecodeAttentionArgs args = test.Args();
     args.cache.k_scale = &scale;
-    EXPECT_THAT(
-        std::string(DecodeAttention(args, Stream::Cpu(1)).message()),
-        ::testing::HasSubstr("DecodeAttention: cache.k_scale: given "));
+    EXPECT_THAT(std::string(DecodeAttention(args, Stream::Cpu(1)).message()),
+                ::testing::HasSubstr("DecodeAttention: cache.k_scale: given "));
   }
 }
 
@@ -896,21 +890,25 @@ TEST_F(DecodeAttentionErrors, TokensAreNamed) {
   ExpectInvalid(args, "DecodeAttention: positions: given null");
   args = test_.Args();
   args.max_position = 62;
-  ExpectInvalid(args, "DecodeAttention: positions[0]: given 63, want in "
-                      "[0, 62] (max_position)");
+  ExpectInvalid(args,
+                "DecodeAttention: positions[0]: given 63, want in "
+                "[0, 62] (max_position)");
   args = test_.Args();
   const std::vector<int32_t> ids = {0, 2, 1};
   args.sequence_ids = ids.data();
-  ExpectInvalid(args, "DecodeAttention: sequence_ids[1]: given 2, want in "
-                      "[0, 2) (cache.sequences)");
+  ExpectInvalid(args,
+                "DecodeAttention: sequence_ids[1]: given 2, want in "
+                "[0, 2) (cache.sequences)");
   args.sequence_ids = nullptr;  // token 2 would be of sequence 2
   ExpectInvalid(args, "DecodeAttention: sequence_ids[2]: given 2");
   args = test_.Args();
   for (int32_t bad : {-1, 9}) {
     const int32_t good = test_.cache().table()[1];
     test_.cache().table()[1] = bad;
-    ExpectInvalid(args, "DecodeAttention: cache.page_table[0, 1] of token 0: "
-                        "given " + std::to_string(bad) + ", want in [0, 9)");
+    ExpectInvalid(args,
+                  "DecodeAttention: cache.page_table[0, 1] of token 0: "
+                  "given " +
+                      std::to_string(bad) + ", want in [0, 9)");
     test_.cache().table()[1] = good;
   }
   // The last page of sequence 1 is not reached by its tokens.
@@ -1009,9 +1007,8 @@ TEST(DecodeAttentionPolicy, FillsTheThreadsAndFitsTheTile) {
               ASSERT_GE(policy.group_rows * policy.group_tiles, group);
               ASSERT_LT(policy.group_rows * (policy.group_tiles - 1), group);
               ASSERT_TRUE(policy.kv_heads == 1 || policy.group_tiles == 1);
-              ASSERT_EQ(policy.head_tiles,
-                        CeilDiv(kv_heads, policy.kv_heads) *
-                            policy.group_tiles);
+              ASSERT_EQ(policy.head_tiles, CeilDiv(kv_heads, policy.kv_heads) *
+                                               policy.group_tiles);
               ASSERT_TRUE(!policy.split || policy.tokens == 1);
             }
           }

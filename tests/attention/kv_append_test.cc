@@ -47,12 +47,12 @@ class Case {
     return view;
   }
   KvAppendArgs Args() {
-    return {.k = Part(0),
-            .v = Part(row_),
-            .cache = cache_.view(),
-            .sequence_ids =
-                sequence_ids_.empty() ? nullptr : sequence_ids_.data(),
-            .positions = positions_.data()};
+    return {
+        .k = Part(0),
+        .v = Part(row_),
+        .cache = cache_.view(),
+        .sequence_ids = sequence_ids_.empty() ? nullptr : sequence_ids_.data(),
+        .positions = positions_.data()};
   }
   GuardedMatrix& qkv() { return qkv_; }
   TestCache<To>& cache() { return cache_; }
@@ -66,8 +66,7 @@ class Case {
       for (int64_t i = 0; i < row_; ++i) {
         const int64_t s = sequence_ids_.empty() ? t : sequence_ids_[t];
         const int64_t h = i / shape_.head_dim, d = i % shape_.head_dim;
-        want.K(s, positions_[t], h)[d] =
-            Convert(qkv_.At<From>(t, i), k_scale);
+        want.K(s, positions_[t], h)[d] = Convert(qkv_.At<From>(t, i), k_scale);
         want.V(s, positions_[t], h)[d] =
             Convert(qkv_.At<From>(t, row_ + i), v_scale);
       }
@@ -133,8 +132,8 @@ TYPED_TEST(KvAppendTypes, SpecialValuesAndScalesEqualTheRule) {
   Case<From, To> test({.sequences = 2, .capacity = 3, .head_dim = 24}, {},
                       {2, 0});
   const std::vector<float> values = {
-      0.0f,   -0.0f, kInfinity, -kInfinity, 448.0f, 465.0f, -1e4f,
-      65504.0f, 1e-8f, 0.013f,  240.0f,     57344.0f, 1e5f, 3.3e-3f};
+      0.0f,     -0.0f, kInfinity, -kInfinity, 448.0f,   465.0f, -1e4f,
+      65504.0f, 1e-8f, 0.013f,    240.0f,     57344.0f, 1e5f,   3.3e-3f};
   for (size_t i = 0; i < values.size(); ++i) {
     const int64_t column = static_cast<int64_t>(i);
     test.qkv().template At<From>(0, column) = FromFloat<From>(values[i]);
@@ -226,8 +225,9 @@ TEST(KvAppend, Errors) {
   }
   test.positions()[0] = 39;
   test.cache().table()[3] = 9;
-  expect(test.Args(), "KvAppend: cache.page_table[0, 3] of token 0: given 9, "
-                      "want in [0, 9) (cache.num_pages)");
+  expect(test.Args(),
+         "KvAppend: cache.page_table[0, 3] of token 0: given 9, "
+         "want in [0, 9) (cache.num_pages)");
   test.cache().table()[3] = 2;
   EXPECT_EQ(
       KvAppend(test.Args(), Stream::Gpu({.backend = Backend::kCuda}, nullptr))

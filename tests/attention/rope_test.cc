@@ -24,7 +24,8 @@ using testing::Random;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// ---- The table. ----------------------------------------------------------------
+// ---- The table.
+// ----------------------------------------------------------------
 
 TEST(FillRopeTable, HoldsCosinesThenSines) {
   GuardedMatrix table(DType::kF32, 5000, 64, 67, 1);
@@ -37,8 +38,8 @@ TEST(FillRopeTable, HoldsCosinesThenSines) {
           static_cast<long double>(p) *
           std::pow(1e5L, -2.0L * static_cast<long double>(i) / 64.0L);
       // Within the double's own error the value is the nearest float.
-      EXPECT_NEAR(table.At<float>(p, i),
-                  static_cast<double>(std::cos(angle)), 3.1e-8)
+      EXPECT_NEAR(table.At<float>(p, i), static_cast<double>(std::cos(angle)),
+                  3.1e-8)
           << p;
       EXPECT_NEAR(table.At<float>(p, 32 + i),
                   static_cast<double>(std::sin(angle)), 3.1e-8)
@@ -116,7 +117,8 @@ TEST(FillRopeTable, Errors) {
   const MatrixView table = Matrix(memory.data(), 8, 8);
   expect({.rotary_dim = 7}, table, "FillRopeTable: rotary_dim: given 7");
   expect({.rotary_dim = 0}, table, "FillRopeTable: rotary_dim: given 0");
-  expect({.rotary_dim = 6}, table, "FillRopeTable: table.cols: given 8, want 6");
+  expect({.rotary_dim = 6}, table,
+         "FillRopeTable: table.cols: given 8, want 6");
   expect({.theta = 0, .rotary_dim = 8}, table, "FillRopeTable: theta: given 0");
   expect({.theta = std::nan(""), .rotary_dim = 8}, table,
          "FillRopeTable: theta: given nan");
@@ -136,11 +138,12 @@ TEST(FillRopeTable, Errors) {
   wrong.dtype = DType::kBF16;
   expect({.rotary_dim = 8}, wrong,
          "FillRopeTable: table.dtype: given bf16, want f32");
-  EXPECT_TRUE(FillRopeTable({.rotary_dim = 8},
-                            Matrix<float>(nullptr, 0, 8)).ok());
+  EXPECT_TRUE(
+      FillRopeTable({.rotary_dim = 8}, Matrix<float>(nullptr, 0, 8)).ok());
 }
 
-// ---- The rotation. -------------------------------------------------------------
+// ---- The rotation.
+// -------------------------------------------------------------
 
 struct Shape {
   int64_t tokens = 1;
@@ -261,12 +264,13 @@ TYPED_TEST_SUITE(RopeTypes, testing::TestTypesOf<RopeTable>::type,
 
 TYPED_TEST(RopeTypes, EveryDimEqualsTheRule) {
   using T = typename Element<TypeParam>::type;
-  for (RopePairing pairing : {RopePairing::kHalfSplit, RopePairing::kAdjacent}) {
+  for (RopePairing pairing :
+       {RopePairing::kHalfSplit, RopePairing::kAdjacent}) {
     for (int64_t rotary_dim :
          {2, 4, 6, 14, 16, 18, 30, 32, 34, 62, 64, 66, 80, 96, 128, 256}) {
       for (int64_t rest : {0, 1, 5, 64}) {
-        SCOPED_TRACE(::testing::Message() << "rotary_dim " << rotary_dim
-                                          << " rest " << rest);
+        SCOPED_TRACE(::testing::Message()
+                     << "rotary_dim " << rotary_dim << " rest " << rest);
         Case<T>({.tokens = 3,
                  .heads = 2,
                  .head_dim = rotary_dim + rest,
@@ -280,7 +284,8 @@ TYPED_TEST(RopeTypes, EveryDimEqualsTheRule) {
 
 TYPED_TEST(RopeTypes, StridesAndMisalignedPointersEqualTheRule) {
   using T = typename Element<TypeParam>::type;
-  for (RopePairing pairing : {RopePairing::kHalfSplit, RopePairing::kAdjacent}) {
+  for (RopePairing pairing :
+       {RopePairing::kHalfSplit, RopePairing::kAdjacent}) {
     for (int64_t offset : {0, 1, 2, 4}) {
       for (int64_t padding : {0, 1, 8, 320}) {
         Case<T>({.tokens = 5,
@@ -301,7 +306,8 @@ TYPED_TEST(RopeTypes, StridesAndMisalignedPointersEqualTheRule) {
 
 TYPED_TEST(RopeTypes, SpecialValuesEqualTheRule) {
   using T = typename Element<TypeParam>::type;
-  for (RopePairing pairing : {RopePairing::kHalfSplit, RopePairing::kAdjacent}) {
+  for (RopePairing pairing :
+       {RopePairing::kHalfSplit, RopePairing::kAdjacent}) {
     Case<T> test({.tokens = 1,
                   .heads = 1,
                   .head_dim = 40,

@@ -35,9 +35,9 @@ void VectorGatedProduct(const GateSpec& spec, const float* gate,
                         const float* up, float* out, int64_t count) {
   const DF32 d;
   ForEachVector(d, count, [&](int64_t i, int64_t n) HWY_ATTR {
-    StoreUpTo(GatedProduct(d, spec, LoadUpTo(d, gate + i, n),
-                           LoadUpTo(d, up + i, n)),
-              d, out + i, n);
+    StoreUpTo(
+        GatedProduct(d, spec, LoadUpTo(d, gate + i, n), LoadUpTo(d, up + i, n)),
+        d, out + i, n);
   });
 }
 
@@ -131,15 +131,15 @@ const Function kFunctions[] = {
     {"gelu_tanh",
      [](float x) { return Activate(ActivationKind::kGeluTanh, x); }, GeluTanh,
      [](const float* in, float* out, int64_t n) {
-       HWY_DYNAMIC_DISPATCH(VectorActivate)(ActivationKind::kGeluTanh, in,
-                                            out, n);
+       HWY_DYNAMIC_DISPATCH(VectorActivate)
+       (ActivationKind::kGeluTanh, in, out, n);
      },
      220.0, -3e38f, kInf},
     {"gelu_tanh_near_zero",
      [](float x) { return Activate(ActivationKind::kGeluTanh, x); }, GeluTanh,
      [](const float* in, float* out, int64_t n) {
-       HWY_DYNAMIC_DISPATCH(VectorActivate)(ActivationKind::kGeluTanh, in,
-                                            out, n);
+       HWY_DYNAMIC_DISPATCH(VectorActivate)
+       (ActivationKind::kGeluTanh, in, out, n);
      },
      7.6, -2.0f, kInf},
 };
@@ -213,10 +213,10 @@ TEST_P(Elementary, DISABLED_EveryFloat) {
   ParallelFor(Stream::Cpu(), kParts, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t part = begin; part < end; ++part) {
       for (const uint64_t sign : {uint64_t{0}, kSign}) {
-        Check(GetParam(),
-              {sign + kFirst + static_cast<uint64_t>(part), sign + kLast,
-               kParts},
-              &worst[part], &input[part]);
+        Check(
+            GetParam(),
+            {sign + kFirst + static_cast<uint64_t>(part), sign + kLast, kParts},
+            &worst[part], &input[part]);
       }
     }
   });
@@ -352,10 +352,10 @@ TEST(GatedProduct, ClampedEdges) {
 }
 
 TEST(GatedProduct, VectorsEqualScalarsOnEveryTarget) {
-  const float edges[] = {0.0f,  -0.0f, 1.0f,   -1.0f,   7.0f,   -7.0f, 7.5f,
-                         -7.5f, 88.5f, -88.5f, -104.0f, 174.0f, -175.0f,
-                         1e30f, -1e30f, kInf,  -kInf,   kNan,   0x1p-149f,
-                         -0x1p-140f, 16.0f, -13.0f, -14.3f, 65504.0f};
+  const float edges[] = {
+      0.0f,  -0.0f,  1.0f,      -1.0f,      7.0f,    -7.0f,  7.5f,   -7.5f,
+      88.5f, -88.5f, -104.0f,   174.0f,     -175.0f, 1e30f,  -1e30f, kInf,
+      -kInf, kNan,   0x1p-149f, -0x1p-140f, 16.0f,   -13.0f, -14.3f, 65504.0f};
   std::vector<float> gates, ups;
   for (const float gate : edges) {
     for (const float up : edges) {

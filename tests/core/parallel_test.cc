@@ -34,8 +34,8 @@ std::vector<Range> RangesOf(int threads, int64_t count, int64_t grain) {
 TEST(ParallelFor, PartitionsExactly) {
   for (const int threads : {1, 2, 3, 7, 16}) {
     for (const int64_t grain : {-1, 0, 1, 5, 64}) {
-      for (const int64_t count : {1, 2, 3, 4, 5, 6, 9, 10, 11, 63, 64, 65, 127,
-                                  128, 129, 1000}) {
+      for (const int64_t count :
+           {1, 2, 3, 4, 5, 6, 9, 10, 11, 63, 64, 65, 127, 128, 129, 1000}) {
         const std::vector<Range> ranges = RangesOf(threads, count, grain);
         ASSERT_FALSE(ranges.empty());
         EXPECT_LE(static_cast<int>(ranges.size()), threads);

@@ -68,17 +68,17 @@ HWY_EXPORT(SumOf);
 
 template <class T>
 struct Conversions;
-#define LAMINA_TEST_TYPE(T)                                       \
-  HWY_EXPORT(ToFloats##T);                                        \
-  HWY_EXPORT(FromFloats##T);                                      \
-  template <>                                                     \
-  struct Conversions<T> {                                         \
-    static void To(const T* in, float* out, int64_t count) {      \
-      HWY_DYNAMIC_DISPATCH(ToFloats##T)(in, out, count);          \
-    }                                                             \
-    static void From(const float* in, T* out, int64_t count) {    \
-      HWY_DYNAMIC_DISPATCH(FromFloats##T)(in, out, count);        \
-    }                                                             \
+#define LAMINA_TEST_TYPE(T)                                    \
+  HWY_EXPORT(ToFloats##T);                                     \
+  HWY_EXPORT(FromFloats##T);                                   \
+  template <>                                                  \
+  struct Conversions<T> {                                      \
+    static void To(const T* in, float* out, int64_t count) {   \
+      HWY_DYNAMIC_DISPATCH(ToFloats##T)(in, out, count);       \
+    }                                                          \
+    static void From(const float* in, T* out, int64_t count) { \
+      HWY_DYNAMIC_DISPATCH(FromFloats##T)(in, out, count);     \
+    }                                                          \
   };
 LAMINA_TEST_TYPE(F16)
 LAMINA_TEST_TYPE(BF16)
@@ -175,8 +175,7 @@ TEST(CanonicalSum, EqualsTheScalarModelForEveryLength) {
   const std::vector<float> row = testing::NormalVector<float>(random, 2000);
   ForEachTarget([&] {
     for (int64_t cols = 0; cols <= 1100; ++cols) {
-      const float want =
-          CanonicalSum(cols, [&](int64_t i) { return row[i]; });
+      const float want = CanonicalSum(cols, [&](int64_t i) { return row[i]; });
       const float got = HWY_DYNAMIC_DISPATCH(SumOf)(row.data(), cols);
       ASSERT_EQ(BitsOfValue(got), BitsOfValue(want)) << "cols " << cols;
     }

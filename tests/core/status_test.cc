@@ -85,10 +85,10 @@ TEST_F(CheckMatrixTest, BatchesInSequenceOrSideBySide) {
                         .batch_stride = batch_stride});
   };
   EXPECT_EQ(batch(2, 4, 3, 8), "OK");
-  EXPECT_EQ(batch(2, 6, 3, 10), "OK");    // the last row needs no padding
-  EXPECT_EQ(batch(1, 0, 3, 4), "OK");     // one row a matrix
-  EXPECT_EQ(batch(2, 12, 3, 4), "OK");    // [heads, tokens, head_dim]
-  EXPECT_EQ(batch(2, 14, 3, 5), "OK");    // the same, the last without padding
+  EXPECT_EQ(batch(2, 6, 3, 10), "OK");  // the last row needs no padding
+  EXPECT_EQ(batch(1, 0, 3, 4), "OK");   // one row a matrix
+  EXPECT_EQ(batch(2, 12, 3, 4), "OK");  // [heads, tokens, head_dim]
+  EXPECT_EQ(batch(2, 14, 3, 5), "OK");  // the same, the last without padding
   for (const auto& error :
        {batch(2, 4, 3, 7), batch(2, 13, 3, 5), batch(2, 11, 3, 4),
         batch(2, 12, 3, 3), batch(2, 4, 3, 0), batch(2, 4, 3, -8)}) {
@@ -180,10 +180,10 @@ TEST(CheckDType, NamesBoth) {
 
 TEST(CheckCpuStream, NamesTheMissingBackend) {
   EXPECT_TRUE(CheckCpuStream("Op", Stream::Cpu()).ok());
-  EXPECT_EQ(CheckCpuStream("Op", Stream::Gpu({Backend::kHip, 0}, nullptr))
-                .ToString(),
-            "UNIMPLEMENTED: Op: stream: this build has no hip backend; built "
-            "backends: cpu");
+  EXPECT_EQ(
+      CheckCpuStream("Op", Stream::Gpu({Backend::kHip, 0}, nullptr)).ToString(),
+      "UNIMPLEMENTED: Op: stream: this build has no hip backend; built "
+      "backends: cpu");
 }
 
 // ---- Overlap ----------------------------------------------------------------
@@ -215,8 +215,8 @@ TEST(CheckOverlap, InPlaceIsTheVeryView) {
   EXPECT_TRUE(Overlaps(Matrix(data, 2, 4, 7), x, true));
   EXPECT_TRUE(Overlaps(Matrix(data + 1, 2, 4, 8), x, true));
   EXPECT_TRUE(Overlaps(Matrix(data, 2, 3, 8), x, true));
-  EXPECT_TRUE(Overlaps(Matrix(reinterpret_cast<BF16*>(data), 2, 4, 8), x,
-                       true));
+  EXPECT_TRUE(
+      Overlaps(Matrix(reinterpret_cast<BF16*>(data), 2, 4, 8), x, true));
   // Strides of one row do not matter.
   EXPECT_FALSE(Overlaps(Matrix(data, 1, 4, 8), Matrix(data, 1, 4, 9), true));
 }
@@ -332,8 +332,7 @@ TEST(CheckNoByteOverlap, HalfOpenRanges) {
   EXPECT_TRUE(overlaps(0, 9, 8, 8));
   EXPECT_TRUE(overlaps(8, 1, 0, 9));
   EXPECT_FALSE(overlaps(4, 0, 0, 8));
-  EXPECT_TRUE(
-      CheckNoByteOverlap("Op", "y", nullptr, 8, "x", nullptr, 8).ok());
+  EXPECT_TRUE(CheckNoByteOverlap("Op", "y", nullptr, 8, "x", nullptr, 8).ok());
 }
 
 // ---- The macros -------------------------------------------------------------

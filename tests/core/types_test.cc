@@ -35,9 +35,9 @@ static_assert(!IsFp8(DType::kF8E8M0) && !IsFp8(DType::kI8) &&
               !IsFp8(DType::kBF16));
 
 template <class T>
-constexpr bool kIsBits =
-    std::is_trivially_copyable_v<T> &&
-    sizeof(T) * 8 == static_cast<size_t>(BitsOf(DTypeOf<T>::value));
+constexpr bool kIsBits = std::is_trivially_copyable_v<T> &&
+                         sizeof(T) * 8 ==
+                             static_cast<size_t>(BitsOf(DTypeOf<T>::value));
 static_assert(kIsBits<float> && kIsBits<F16> && kIsBits<BF16> &&
               kIsBits<F8E4M3Fn> && kIsBits<F8E5M2> && kIsBits<F8E4M3Fnuz> &&
               kIsBits<F8E5M2Fnuz> && kIsBits<F8E8M0> && kIsBits<int8_t> &&
@@ -60,7 +60,7 @@ static_assert(ToFloat(BF16{0x3fc0}) == 1.5f);
 static_assert(FromFloat<BF16>(1.5f) == BF16{0x3fc0});
 static_assert(FromFloat<BF16>(0x1.01p0f).bits == 0x3f80);  // tie to even
 static_assert(FromFloat<BF16>(0x1.03p0f).bits == 0x3f82);
-static_assert(FromFloat<BF16>(3.4e38f).bits == 0x7f80);    // rounds to Inf
+static_assert(FromFloat<BF16>(3.4e38f).bits == 0x7f80);  // rounds to Inf
 static_assert(ToFloat(F16{0x3e00}) == 1.5f);
 static_assert(ToFloat(F16{0x0001}) == 0x1p-24f);
 static_assert(FromFloat<F16>(65504.0f).bits == 0x7bff);
@@ -88,12 +88,12 @@ TEST(Float16, EveryCodeSurvivesARoundTrip) {
 
 // ---- Views ------------------------------------------------------------------
 
-static_assert(std::is_same_v<decltype(Matrix(static_cast<float*>(nullptr), 1,
-                                             1)),
-                             MatrixView>);
-static_assert(std::is_same_v<decltype(Matrix(static_cast<const float*>(nullptr),
-                                             1, 1)),
-                             ConstMatrixView>);
+static_assert(
+    std::is_same_v<decltype(Matrix(static_cast<float*>(nullptr), 1, 1)),
+                   MatrixView>);
+static_assert(
+    std::is_same_v<decltype(Matrix(static_cast<const float*>(nullptr), 1, 1)),
+                   ConstMatrixView>);
 static_assert(std::is_convertible_v<MatrixView, ConstMatrixView>);
 static_assert(!std::is_convertible_v<ConstMatrixView, MatrixView>);
 static_assert(std::is_convertible_v<VectorView, ConstVectorView>);
@@ -187,9 +187,8 @@ TEST(Table, ListsItsRows) {
   EXPECT_EQ(SupportedRows(TestTable{}), "f32 -> f32, bf16 -> f8e4m3fn");
   EXPECT_EQ(KeyName(std::array{DType::kBF16, DType::kI8}, "_"), "bf16_i8");
   int rows = 0;
-  ForEachRow(TestTable{}, [&]<class Row>(Row) {
-    rows += Row::kKey.size() == 2 ? 1 : 0;
-  });
+  ForEachRow(TestTable{},
+             [&]<class Row>(Row) { rows += Row::kKey.size() == 2 ? 1 : 0; });
   EXPECT_EQ(rows, 2);
 }
 

@@ -38,9 +38,9 @@ int64_t GuardedMatrix::ElementByte(int64_t row) const {
 bool GuardedMatrix::GuardsIntact() const {
   int64_t position = 0;
   const auto clean_until = [&](int64_t end) {
-    const bool clean = std::all_of(bytes_.begin() + position,
-                                   bytes_.begin() + end,
-                                   [](uint8_t b) { return b == kPoison; });
+    const bool clean =
+        std::all_of(bytes_.begin() + position, bytes_.begin() + end,
+                    [](uint8_t b) { return b == kPoison; });
     position = end;
     return clean;
   };

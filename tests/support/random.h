@@ -16,8 +16,10 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
   uint64_t Bits();
-  double Uniform();                       // [0, 1)
-  double Uniform(double low, double high) { return low + (high - low) * Uniform(); }
+  double Uniform();  // [0, 1)
+  double Uniform(double low, double high) {
+    return low + (high - low) * Uniform();
+  }
   int64_t Integer(int64_t low, int64_t high);  // [low, high]
   float Normal(float mean = 0.0f, float deviation = 1.0f);
 
