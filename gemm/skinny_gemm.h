@@ -86,13 +86,13 @@
 namespace lamina {
 
 struct SkinnyGemmArgs {
-  ConstMatrixView x = {};          // [m, k]
-  ConstScaleView x_scales = {};    // of x, when x is FP8
-  ConstMatrixView w = {};          // [n, k]; row = output channel
-  ConstScaleView w_scales = {};    // of w, when w is FP8
-  ConstVectorView bias = {};       // [n]; optional
+  ConstMatrixView x = {};             // [m, k]
+  ConstScaleView x_scales = {};       // of x, when x is FP8
+  ConstMatrixView w = {};             // [n, k]; row = output channel
+  ConstScaleView w_scales = {};       // of w, when w is FP8
+  ConstVectorView bias = {};          // [n]; optional
   std::optional<GateSpec> gate = {};  // gated activation: y is [m, n / 2]
-  ConstMatrixView residual = {};   // as y; optional, added last
+  ConstMatrixView residual = {};      // as y; optional, added last
   MatrixView y = {};               // [m, n or n / 2]; optional with `quantized`
   QuantizedOutput quantized = {};  // [m, n or n / 2]; optional
   void* workspace = nullptr;       // scratch, any alignment, any contents

@@ -256,9 +256,9 @@ absl::StatusOr<CheckpointContents> ReadHfCheckpoint(const HfFiles& files) {
   for (const SafetensorsFile& shard : shards) {
     for (const SafetensorsTensor& tensor : shard.tensors()) {
       const auto twice = [&] {
-        return BadFile(shard.file().path(), tensor.entry,
-                       absl::StrCat("tensor ", Quoted(tensor.name),
-                                    " occurs in another shard too"));
+        return BadFile(
+            shard.file().path(), tensor.entry,
+            absl::StrCat("tensor ", Quoted(tensor.name), " occurs twice"));
       };
       const ScaleTensor scale = {&tensor, &shard.file()};
       std::optional<std::string> scaled =

@@ -191,8 +191,7 @@ absl::Status ReadCompressedTensors(std::string_view file,
   return absl::OkStatus();
 }
 
-absl::Status ReadFp8(const JsonFields& fields,
-                     HfConfig& config) {
+absl::Status ReadFp8(const JsonFields& fields, HfConfig& config) {
   LAMINA_ASSIGN_OR_RETURN(const auto scheme,
                           fields.String("activation_scheme"));
   const std::string name = scheme.value_or("dynamic");

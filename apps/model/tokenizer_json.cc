@@ -76,10 +76,10 @@ bool IsOff(const Json& value) {
 // A vocabulary of 128k tokens is 17 MB and some 600,000 values.
 absl::StatusOr<Json> Parse(const char* file, std::string_view text) {
   LAMINA_ASSIGN_OR_RETURN(
-      Json json, model_internal::ParseJson(file, text,
-                                           {.bytes = uint64_t{256} << 20,
-                                            .depth = 32,
-                                            .values = 20'000'000}));
+      Json json,
+      model_internal::ParseJson(
+          file, text,
+          {.bytes = uint64_t{256} << 20, .depth = 32, .values = 20'000'000}));
   if (!json.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(file, ": not a JSON object"));

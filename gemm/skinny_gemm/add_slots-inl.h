@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 // sums[i] = the tree over slots[16 * i …] for i < count.
 inline void AddSlots(const float* HWY_RESTRICT slots, int64_t count,
-                         float* HWY_RESTRICT sums) {
+                     float* HWY_RESTRICT sums) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::FixedTag<float, 4> d;

@@ -124,8 +124,8 @@ struct StreamDecoder<F8E4M3Fnuz> {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     int64_t i = 0;
     for (; i + lanes <= count; i += lanes) {
-      smallest = hn::Min(
-          smallest, hn::LoadU(d, reinterpret_cast<const int8_t*>(p + i)));
+      smallest = hn::Min(smallest,
+                         hn::LoadU(d, reinterpret_cast<const int8_t*>(p + i)));
     }
     bool found = !hn::AllFalse(d, hn::Eq(smallest, hn::Set(d, int8_t{-128})));
     for (; i < count; ++i) found |= p[i].bits == 0x80;

@@ -26,8 +26,7 @@ using gemm_internal::kMaxChunkRows;
 using gemm_internal::ScaleOrOne;
 using gemm_internal::YTable;
 
-inline Chunk MakeChunk(const SkinnyGemmArgs& args, int64_t begin,
-                       int64_t end) {
+inline Chunk MakeChunk(const SkinnyGemmArgs& args, int64_t begin, int64_t end) {
   Chunk chunk{.begin = begin, .end = end, .run_rows = end - begin};
   const int64_t half = args.w.rows / 2;
   if (!args.gate) {
@@ -79,22 +78,21 @@ struct ChunkConstants {
 // the fp32 results of the row's column 0 go, or null.
 template <class Y>
 void FinishRow(const SkinnyGemmArgs& args, const Chunk& chunk,
-                          const ChunkConstants& constants, int64_t row,
-                          float* HWY_RESTRICT sums, float* values) {
+               const ChunkConstants& constants, int64_t row,
+               float* HWY_RESTRICT sums, float* values) {
   const DF32 d;
   if (constants.scaled) {
     const auto x_scale = hn::Set(d, ScaleOrOne(args.x_scales, row, 0));
     ForEachVector(d, chunk.rows(), [&](int64_t i, int64_t n) HWY_ATTR {
-      const auto scaled =
-          hn::Mul(hn::Mul(LoadUpTo(d, sums + i, n), x_scale),
-                  LoadUpTo(d, constants.w_scale + i, n));
+      const auto scaled = hn::Mul(hn::Mul(LoadUpTo(d, sums + i, n), x_scale),
+                                  LoadUpTo(d, constants.w_scale + i, n));
       StoreUpTo(scaled, d, sums + i, n);
     });
   }
   if (args.bias.has_value()) {
     ForEachVector(d, chunk.rows(), [&](int64_t i, int64_t n) HWY_ATTR {
-      const auto biased = hn::Add(LoadUpTo(d, sums + i, n),
-                                  LoadUpTo(d, constants.bias + i, n));
+      const auto biased =
+          hn::Add(LoadUpTo(d, sums + i, n), LoadUpTo(d, constants.bias + i, n));
       StoreUpTo(biased, d, sums + i, n);
     });
   }
@@ -111,8 +109,8 @@ void FinishRow(const SkinnyGemmArgs& args, const Chunk& chunk,
       }
     }
     ForEachVector(d, chunk.cols(), [&](int64_t i, int64_t n) HWY_ATTR {
-      const auto product = GatedProduct(
-          d, *args.gate, LoadUpTo(d, gate + i, n), LoadUpTo(d, up + i, n));
+      const auto product = GatedProduct(d, *args.gate, LoadUpTo(d, gate + i, n),
+                                        LoadUpTo(d, up + i, n));
       StoreUpTo(product, d, sums + i, n);
     });
   }

@@ -43,8 +43,8 @@ absl::Status CheckOperandScales(const char* argument, const char* operand,
   if (!scales.has_value()) return absl::OkStatus();
   if (!IsFp8(matrix.dtype)) {
     return InvalidArgument(
-        kOp, argument, absl::StrCat("scales for ", Name(matrix.dtype), " ",
-                                    operand),
+        kOp, argument,
+        absl::StrCat("scales for ", Name(matrix.dtype), " ", operand),
         absl::StrCat("none, or FP8 ", operand));
   }
   LAMINA_RETURN_IF_ERROR(
@@ -86,8 +86,7 @@ absl::Status CheckOperands(const SkinnyGemmArgs& args, int64_t out_cols) {
           kOp, "bias.dtype", std::string(Name(args.bias.dtype)),
           absl::StrCat("f32 or ", Name(args.y.dtype), " (y.dtype)"));
     }
-    LAMINA_RETURN_IF_ERROR(
-        CheckVector(kOp, "bias", args.bias, args.w.rows));
+    LAMINA_RETURN_IF_ERROR(CheckVector(kOp, "bias", args.bias, args.w.rows));
   }
   if (args.residual.has_value()) {
     LAMINA_RETURN_IF_ERROR(
@@ -116,7 +115,10 @@ struct Input {
 };
 
 ConstMatrixView BytesView(const void* data, int64_t bytes) {
-  return {.data = data, .dtype = DType::kI8, .rows = 1, .cols = bytes,
+  return {.data = data,
+          .dtype = DType::kI8,
+          .rows = 1,
+          .cols = bytes,
           .row_stride = bytes};
 }
 
@@ -127,18 +129,20 @@ absl::Status CheckAliases(const SkinnyGemmArgs& args) {
   size_t count = 2;
   if (args.bias.has_value()) {
     inputs[count++] = {"bias",
-                       {.data = args.bias.data, .dtype = args.bias.dtype,
-                        .rows = 1, .cols = args.bias.size,
+                       {.data = args.bias.data,
+                        .dtype = args.bias.dtype,
+                        .rows = 1,
+                        .cols = args.bias.size,
                         .row_stride = args.bias.size}};
   }
   if (args.residual.has_value()) inputs[count++] = {"residual", args.residual};
   if (args.x_scales.has_value()) {
-    inputs[count++] = {
-        "x_scales", ScaleGridView(args.x_scales, args.x.rows, args.x.cols)};
+    inputs[count++] = {"x_scales",
+                       ScaleGridView(args.x_scales, args.x.rows, args.x.cols)};
   }
   if (args.w_scales.has_value()) {
-    inputs[count++] = {
-        "w_scales", ScaleGridView(args.w_scales, args.w.rows, args.w.cols)};
+    inputs[count++] = {"w_scales",
+                       ScaleGridView(args.w_scales, args.w.rows, args.w.cols)};
   }
   const ConstMatrixView workspace =
       BytesView(args.workspace, args.workspace_bytes);
@@ -154,8 +158,8 @@ absl::Status CheckAliases(const SkinnyGemmArgs& args) {
       LAMINA_RETURN_IF_ERROR(CheckQuantizedOverlap(
           kOp, "quantized", args.quantized, input.name, input.view));
     }
-    LAMINA_RETURN_IF_ERROR(CheckOverlap(kOp, "workspace", workspace,
-                                        input.name, input.view, false));
+    LAMINA_RETURN_IF_ERROR(CheckOverlap(kOp, "workspace", workspace, input.name,
+                                        input.view, false));
   }
   if (args.y.has_value()) {
     LAMINA_RETURN_IF_ERROR(
@@ -165,8 +169,8 @@ absl::Status CheckAliases(const SkinnyGemmArgs& args) {
     LAMINA_RETURN_IF_ERROR(CheckQuantizedOverlap(
         kOp, "quantized", args.quantized, "workspace", workspace));
     if (args.y.has_value()) {
-      LAMINA_RETURN_IF_ERROR(CheckQuantizedOverlap(
-          kOp, "quantized", args.quantized, "y", args.y));
+      LAMINA_RETURN_IF_ERROR(
+          CheckQuantizedOverlap(kOp, "quantized", args.quantized, "y", args.y));
     }
   }
   return absl::OkStatus();
@@ -195,10 +199,9 @@ absl::StatusOr<int64_t> SkinnyGemmWorkspaceBytes(
     const SkinnyGemmProblem& problem, const DeviceInfo& device,
     int num_threads) {
   if (device.device.backend != Backend::kCpu) {
-    return absl::UnimplementedError(
-        absl::StrCat(kOp, ": device: this build has no ",
-                     Name(device.device.backend),
-                     " backend; built backends: cpu"));
+    return absl::UnimplementedError(absl::StrCat(
+        kOp, ": device: this build has no ", Name(device.device.backend),
+        " backend; built backends: cpu"));
   }
   if (num_threads < 0) {
     return InvalidArgument(kOp, "num_threads", num_threads, ">= 0");

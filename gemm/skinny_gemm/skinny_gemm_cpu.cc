@@ -2,7 +2,8 @@
 //
 // y = x · wᵀ. Threads share the output columns; a thread takes a chunk of them
 // at a time, sums all rows of x for it, and finishes it while it is in cache.
-//   stream path (few rows of x): weights go from memory through the decoder into the
+//   stream path (few rows of x): weights go from memory through the decoder
+//   into the
 //     sums (weights_cpu.cc). Limit: reading w once from memory.
 //   tile path: a panel of weight rows is decoded to fp32 in the second-level
 //     cache; each 4 rows of x, kept in the first-level cache, sweep over it in
@@ -41,7 +42,8 @@ using gemm_internal::StreamRun;
 using gemm_internal::WeightKernels;
 using gemm_internal::XTable;
 
-// ---- x to fp32 ---------------------------------------------------------------
+// ---- x to fp32
+// ---------------------------------------------------------------
 
 // out[0, count) = in * factor, then zeros up to a multiple of 16. True when
 // every |in| is so small that no weight type's factor overflows it.
@@ -72,7 +74,8 @@ bool ConvertRows(const Gemm& gemm, int64_t begin, int64_t end, float factor) {
   return small;
 }
 
-// ---- Register tiles ----------------------------------------------------------
+// ---- Register tiles
+// ----------------------------------------------------------
 
 // kM rows of x times three rows of w, both fp32 with one pitch, columns
 // [0, count), count a multiple of 16. Adds to the slots, which `first` sets to
@@ -89,9 +92,8 @@ HWY_NOINLINE void TileDot(const float* HWY_RESTRICT x,
     VF32 sums[kM][kN];
     for (int m = 0; m < kM; ++m) {
       for (int n = 0; n < kN; ++n) {
-        sums[m][n] = first
-                         ? hn::Zero(d)
-                         : hn::Load(d, slots + (m * kN + n) * kSlots + begin);
+        sums[m][n] = first ? hn::Zero(d)
+                           : hn::Load(d, slots + (m * kN + n) * kSlots + begin);
       }
     }
     for (int64_t k = begin; k < count; k += kSlots) {
@@ -144,23 +146,23 @@ void TileSums(const Gemm& gemm, const Chunk& chunk, const float* panel,
       std::fill(w_scale + chunk.rows(), w_scale + tiles * kTileCols, 1.0f);
     }
     for (int64_t tile = 0; tile < tiles; ++tile) {
-      TileDot<kM>(gemm.X(row) + k, panel + tile * kTileCols * pitch + k,
-                  pitch, std::min(step, padded - k), gemm.blocks || k == 0,
+      TileDot<kM>(gemm.X(row) + k, panel + tile * kTileCols * pitch + k, pitch,
+                  std::min(step, padded - k), gemm.blocks || k == 0,
                   slots + tile * kTile * kSlots);
       if (gemm.blocks) {
         scatter(tile, [&](int64_t m, int64_t n, float dot) HWY_ATTR {
           sums[m * kMaxChunkRows + n] += (dot * x_scale[m]) * w_scale[n];
         });
       } else if (k + step >= cols) {
-        scatter(tile, [&](int64_t m, int64_t n, float dot) HWY_ATTR {
-          sums[m * kMaxChunkRows + n] = dot;
-        });
+        scatter(tile, [&](int64_t m, int64_t n, float dot)
+                          HWY_ATTR { sums[m * kMaxChunkRows + n] = dot; });
       }
     }
   }
 }
 
-// ---- The call ----------------------------------------------------------------
+// ---- The call
+// ----------------------------------------------------------------
 
 // Finishes rows [row, row + count) of the row block.
 void FinishRows(const Gemm& gemm, const Chunk& chunk,
@@ -202,9 +204,8 @@ void StreamChunks(const Gemm& gemm, const WeightKernels& kernels,
         {first.first_row[1], first.run_rows, sums[0] + first.run_rows}};
     kernels.stream(gemm, runs);
   } else {
-    const StreamRun runs[] = {
-        {first.first_row[0], first.run_rows, sums[0]},
-        {second.first_row[0], second.run_rows, sums[1]}};
+    const StreamRun runs[] = {{first.first_row[0], first.run_rows, sums[0]},
+                              {second.first_row[0], second.run_rows, sums[1]}};
     kernels.stream(gemm, runs);
   }
   FinishRows(gemm, first, ChunkConstants(gemm.args, first), 0, gemm.rows,
@@ -226,8 +227,7 @@ void EmptyChunk(const Gemm& gemm, const Chunk& chunk) {
 
 // Output columns [begin, end) of all rows of the row block.
 void RunColumns(const Gemm& gemm, const WeightKernels& kernels,
-                SkinnyGemmPath path, int64_t begin, int64_t end,
-                float* panel) {
+                SkinnyGemmPath path, int64_t begin, int64_t end, float* panel) {
   const auto chunk = [&](int64_t first, int64_t last) {
     return MakeChunk(gemm.args, first, last);
   };
@@ -286,8 +286,8 @@ void RunRowBlock(const Gemm& gemm, const Stream& stream) {
   ParallelFor(stream, gemm.out_cols, grain,
               [&](int64_t begin, int64_t end, int thread) {
                 RunColumns(gemm, kernels, path, begin, end,
-                           reinterpret_cast<float*>(
-                               gemm.panels + thread * gemm.panel_bytes));
+                           reinterpret_cast<float*>(gemm.panels +
+                                                    thread * gemm.panel_bytes));
               });
   if (gemm.values == nullptr) return;
   ParallelFor(stream, gemm.rows,

@@ -62,7 +62,7 @@ inline constexpr int64_t kPanelBytes = 256 << 10;
 inline constexpr int64_t kStreamCols = 32;
 
 // Work below this stays on one thread.
-inline constexpr int64_t kMinThreadBytes = 64 << 10;   // of weights
+inline constexpr int64_t kMinThreadBytes = 64 << 10;  // of weights
 inline constexpr int64_t kMinThreadProducts = 1 << 18;
 inline constexpr int64_t kMinThreadElements = 1 << 14;  // converted, quantised
 

@@ -62,8 +62,7 @@ void StreamDot(const float* x, int64_t pitch, const WeightRows<W>& w,
 #else
 template <class W, int kM, int kRuns>
 HWY_NOINLINE void StreamDot(const float* HWY_RESTRICT x, int64_t pitch,
-                            const WeightRows<W>& w,
-                            float* HWY_RESTRICT slots) {
+                            const WeightRows<W>& w, float* HWY_RESTRICT slots) {
   const DF32 d;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF32()));
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(W));
@@ -151,14 +150,13 @@ void StreamGroup(const Gemm& gemm, const StreamRun* runs, int64_t i,
   float dots[kOutputs];
   const int64_t step = gemm.blocks ? kScaleBlock : view.cols;
   for (int64_t k = 0; k < view.cols; k += step) {
-    WeightRows<W> w{
-        .data = {},
-        .rows = rows,
-        .stride = view.rows > 1 ? view.row_stride : 0,
-        .count = std::min(step, view.cols - k),
-        .ahead = PrefetchAhead<W>(
-            view, kRuns == 1 ? gemm_internal::kPrefetchBytes
-                             : gemm_internal::kPrefetchBytesOfTwo)};
+    WeightRows<W> w{.data = {},
+                    .rows = rows,
+                    .stride = view.rows > 1 ? view.row_stride : 0,
+                    .count = std::min(step, view.cols - k),
+                    .ahead = PrefetchAhead<W>(
+                        view, kRuns == 1 ? gemm_internal::kPrefetchBytes
+                                         : gemm_internal::kPrefetchBytesOfTwo)};
     for (int r = 0; r < kRuns; ++r) {
       w.data[r] = view.Row<W>(runs[r].first_row + i) + k;
     }

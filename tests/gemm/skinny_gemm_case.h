@@ -45,9 +45,8 @@ struct GemmSpec {
 inline void FillNormal(Random& random, const GuardedMatrix& matrix,
                        float deviation = 1.0f) {
   const MatrixView view = matrix.view();
-  using AnyTable =
-      Table<Types<float>, Types<F16>, Types<BF16>, Types<F8E4M3Fn>,
-            Types<F8E5M2>, Types<F8E4M3Fnuz>, Types<F8E5M2Fnuz>>;
+  using AnyTable = Table<Types<float>, Types<F16>, Types<BF16>, Types<F8E4M3Fn>,
+                         Types<F8E5M2>, Types<F8E4M3Fnuz>, Types<F8E5M2Fnuz>>;
   Dispatch(AnyTable{}, std::array{view.dtype}, [&]<class T>(Types<T>) {
     for (int64_t r = 0; r < view.rows; ++r) {
       for (int64_t c = 0; c < view.cols; ++c) {
@@ -123,8 +122,8 @@ class GemmCase {
     if (spec.x_scales) args.x_scales = x_scales.view();
     if (spec.w_scales) args.w_scales = w_scales.view();
     if (spec.bias) {
-      args.bias = {.data = bias.view().data, .dtype = *spec.bias,
-                   .size = spec.n};
+      args.bias = {
+          .data = bias.view().data, .dtype = *spec.bias, .size = spec.n};
     }
     args.gate = spec.gate;
     args.y = y.view();
@@ -143,11 +142,16 @@ class GemmCase {
   // of NaN, whose guard bytes must survive.
   absl::Status Run(int threads = 2) {
     SkinnyGemmArgs args = Args();
-    const auto bytes = SkinnyGemmWorkspaceBytes(
-        {.m = spec.m, .n = spec.n, .k = spec.k, .x_type = spec.x,
-         .w_type = spec.w, .y_type = spec.y, .gated = spec.gate.has_value(),
-         .quantized = spec.codes.has_value()},
-        GetDeviceInfo({}), threads);
+    const auto bytes =
+        SkinnyGemmWorkspaceBytes({.m = spec.m,
+                                  .n = spec.n,
+                                  .k = spec.k,
+                                  .x_type = spec.x,
+                                  .w_type = spec.w,
+                                  .y_type = spec.y,
+                                  .gated = spec.gate.has_value(),
+                                  .quantized = spec.codes.has_value()},
+                                 GetDeviceInfo({}), threads);
     if (!bytes.ok()) return bytes.status();
     constexpr size_t kGuard = 64;
     std::vector<uint8_t> memory(static_cast<size_t>(*bytes) + 2 * kGuard + 1,

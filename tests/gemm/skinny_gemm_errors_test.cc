@@ -12,16 +12,17 @@
 namespace lamina {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::GemmCase;
 using testing::GemmSpec;
+using ::testing::HasSubstr;
 
 class SkinnyGemmErrors : public ::testing::Test {
  protected:
   // The status of a valid call after `spoil`.
-  absl::Status After(const std::function<void(SkinnyGemmArgs&)>& spoil,
-                     GemmSpec spec = {.m = 2, .n = 8, .k = 32,
-                                      .bias = DType::kF32, .residual = true}) {
+  absl::Status After(
+      const std::function<void(SkinnyGemmArgs&)>& spoil,
+      GemmSpec spec = {
+          .m = 2, .n = 8, .k = 32, .bias = DType::kF32, .residual = true}) {
     GemmCase test(spec);
     SkinnyGemmArgs args = test.Args();
     std::vector<char> workspace(1 << 20);
@@ -33,9 +34,9 @@ class SkinnyGemmErrors : public ::testing::Test {
     const absl::Status status = SkinnyGemm(args, Stream::Cpu(2));
     // Nothing was written.
     GemmCase fresh(spec);
-    EXPECT_EQ(testing::FirstDifference(test.y.Dense<BF16>(),
-                                       fresh.y.Dense<BF16>()),
-              -1);
+    EXPECT_EQ(
+        testing::FirstDifference(test.y.Dense<BF16>(), fresh.y.Dense<BF16>()),
+        -1);
     return status;
   }
   void ExpectInvalid(const absl::Status& status, const char* message) {
@@ -60,7 +61,10 @@ TEST_F(SkinnyGemmErrors, Shapes) {
                 "SkinnyGemm: x.batch: given 2, want 1");
   ExpectInvalid(After([](auto& a) { a.x.row_stride = 31; }),
                 "SkinnyGemm: x.row_stride: given 31");
-  ExpectInvalid(After([](auto& a) { a.gate = GateSpec{}; a.y.cols = 8; }),
+  ExpectInvalid(After([](auto& a) {
+                  a.gate = GateSpec{};
+                  a.y.cols = 8;
+                }),
                 "SkinnyGemm: residual.cols: given 8, want 4");
   ExpectInvalid(After([](auto& a) {
                   a.gate = GateSpec{};
@@ -97,10 +101,9 @@ TEST_F(SkinnyGemmErrors, Types) {
                 "SkinnyGemm: bias.dtype: given f16, want f32 or bf16");
   ExpectInvalid(After([](auto& a) { a.residual.dtype = DType::kF16; }),
                 "SkinnyGemm: residual.dtype: given f16, want bf16");
-  ExpectInvalid(After([](auto& a) {
-                  a.x.data = static_cast<const char*>(a.x.data) + 1;
-                }),
-                "SkinnyGemm: x.data: given a misaligned pointer");
+  ExpectInvalid(
+      After([](auto& a) { a.x.data = static_cast<const char*>(a.x.data) + 1; }),
+      "SkinnyGemm: x.data: given a misaligned pointer");
   ExpectInvalid(After([](auto& a) {
                   a.gate = GateSpec{.kind = static_cast<ActivationKind>(9)};
                 }),
@@ -118,11 +121,11 @@ TEST_F(SkinnyGemmErrors, Scales) {
                 "FP8 w");
   ExpectInvalid(After([](auto& a) { a.x_scales = PerTensor(scales); }),
                 "SkinnyGemm: x_scales: given scales for bf16 x");
-  const GemmSpec fp8{.m = 2, .n = 8, .k = 32, .x = DType::kF8E4M3Fn,
-                     .w = DType::kF8E4M3Fn};
-  ExpectInvalid(After([](auto& a) { a.w_scales = PerBlock(scales, 32, 64); },
-                      fp8),
-                "SkinnyGemm: w_scales.block_cols: given 64, want 128");
+  const GemmSpec fp8{
+      .m = 2, .n = 8, .k = 32, .x = DType::kF8E4M3Fn, .w = DType::kF8E4M3Fn};
+  ExpectInvalid(
+      After([](auto& a) { a.w_scales = PerBlock(scales, 32, 64); }, fp8),
+      "SkinnyGemm: w_scales.block_cols: given 64, want 128");
   ExpectInvalid(After([](auto& a) { a.x_scales = PerTile(scales, 32); }, fp8),
                 "SkinnyGemm: x_scales.granularity: given per_tile, want "
                 "per_tensor, per_row or per_block");
@@ -137,17 +140,15 @@ TEST_F(SkinnyGemmErrors, Scales) {
 
 TEST_F(SkinnyGemmErrors, Workspace) {
   const SkinnyGemmProblem problem{.m = 2, .n = 8, .k = 32};
-  const int64_t want =
-      *SkinnyGemmWorkspaceBytes(problem, GetDeviceInfo({}), 2);
+  const int64_t want = *SkinnyGemmWorkspaceBytes(problem, GetDeviceInfo({}), 2);
   const std::string message = "SkinnyGemm: workspace_bytes: given " +
-                              std::to_string(want - 1) + ", want >= " +
-                              std::to_string(want);
+                              std::to_string(want - 1) +
+                              ", want >= " + std::to_string(want);
   ExpectInvalid(After([&](auto& a) { a.workspace_bytes = want - 1; }),
                 message.c_str());
-  EXPECT_EQ(SkinnyGemmWorkspaceBytes({.m = -1}, GetDeviceInfo({}))
-                .status()
-                .message(),
-            "SkinnyGemm: m: given -1, want 0 to 2147483647");
+  EXPECT_EQ(
+      SkinnyGemmWorkspaceBytes({.m = -1}, GetDeviceInfo({})).status().message(),
+      "SkinnyGemm: m: given -1, want 0 to 2147483647");
   EXPECT_EQ(SkinnyGemmWorkspaceBytes({.m = 1, .w_type = DType::kI32},
                                      GetDeviceInfo({}))
                 .status()
@@ -167,10 +168,9 @@ TEST_F(SkinnyGemmErrors, Overlap) {
                 "SkinnyGemm: y: given memory that overlaps x");
   ExpectInvalid(After([](auto& a) { a.y.data = const_cast<void*>(a.w.data); }),
                 "SkinnyGemm: y: given memory that overlaps w");
-  ExpectInvalid(After([](auto& a) {
-                  a.y.data = const_cast<void*>(a.bias.data);
-                }),
-                "SkinnyGemm: y: given memory that overlaps bias");
+  ExpectInvalid(
+      After([](auto& a) { a.y.data = const_cast<void*>(a.bias.data); }),
+      "SkinnyGemm: y: given memory that overlaps bias");
   ExpectInvalid(After([](auto& a) {
                   a.residual = a.y;
                   a.residual.data = static_cast<BF16*>(a.y.data) + 1;
@@ -181,18 +181,17 @@ TEST_F(SkinnyGemmErrors, Overlap) {
   ExpectInvalid(After([](auto& a) { a.x.data = a.workspace; }),
                 "SkinnyGemm: workspace: given memory that overlaps x");
   const GemmSpec quantized{.m = 2, .n = 8, .k = 32, .codes = DType::kI8};
-  ExpectInvalid(After(
-                    [](auto& a) {
-                      a.quantized.codes.data = const_cast<void*>(a.x.data);
-                    },
-                    quantized),
-                "overlaps x");
-  ExpectInvalid(After([](auto& a) { a.quantized.codes.data = a.y.data; },
-                      quantized),
-                "overlaps y");
-  ExpectInvalid(After([](auto& a) { a.quantized.codes.data = a.workspace; },
-                      quantized),
-                "overlaps workspace");
+  ExpectInvalid(
+      After(
+          [](auto& a) { a.quantized.codes.data = const_cast<void*>(a.x.data); },
+          quantized),
+      "overlaps x");
+  ExpectInvalid(
+      After([](auto& a) { a.quantized.codes.data = a.y.data; }, quantized),
+      "overlaps y");
+  ExpectInvalid(
+      After([](auto& a) { a.quantized.codes.data = a.workspace; }, quantized),
+      "overlaps workspace");
 }
 
 TEST_F(SkinnyGemmErrors, Unsupported) {
@@ -205,10 +204,10 @@ TEST_F(SkinnyGemmErrors, Unsupported) {
                 .code(),
             absl::StatusCode::kUnimplemented);
   GemmCase test(GemmSpec{});
-  EXPECT_EQ(SkinnyGemm(test.Args(),
-                       Stream::Gpu({.backend = Backend::kHip}, nullptr))
-                .code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(
+      SkinnyGemm(test.Args(), Stream::Gpu({.backend = Backend::kHip}, nullptr))
+          .code(),
+      absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

@@ -58,7 +58,9 @@ std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args) {
   for (int64_t r = 0; r < n; ++r) w.push_back(RowOf(args.w, r));
   std::vector<float> bias(static_cast<size_t>(n));
   if (args.bias.has_value()) {
-    bias = RowOf({.data = args.bias.data, .dtype = args.bias.dtype, .rows = 1,
+    bias = RowOf({.data = args.bias.data,
+                  .dtype = args.bias.dtype,
+                  .rows = 1,
                   .cols = n},
                  0);
   }
@@ -73,8 +75,8 @@ std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args) {
         for (int64_t b = 0; b < k; b += 128) {
           const float dot =
               Dot(x.data() + b, weights + b, std::min<int64_t>(128, k - b));
-          const float scaled = (dot * Scale(args.x_scales, m, b)) *
-                               Scale(args.w_scales, r, b);
+          const float scaled =
+              (dot * Scale(args.x_scales, m, b)) * Scale(args.w_scales, r, b);
           sum += scaled;
         }
       } else if (k > 0) {
@@ -89,13 +91,10 @@ std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args) {
       const size_t cols = row.size() / 2;
       out.resize(cols);
       for (size_t c = 0; c < cols; ++c) {
-        const bool interleaved =
-            args.gate->layout == GateLayout::kInterleaved;
+        const bool interleaved = args.gate->layout == GateLayout::kInterleaved;
         const bool second = args.gate->layout == GateLayout::kGateSecond;
-        const float gate =
-            row[interleaved ? 2 * c : second ? cols + c : c];
-        const float up =
-            row[interleaved ? 2 * c + 1 : second ? c : cols + c];
+        const float gate = row[interleaved ? 2 * c : second ? cols + c : c];
+        const float up = row[interleaved ? 2 * c + 1 : second ? c : cols + c];
         out[c] = GatedProduct(*args.gate, gate, up);
       }
     }

@@ -56,9 +56,9 @@ void ExpectY(const ConstMatrixView& y, const std::vector<float>& values) {
 void ExpectEqualsModel(const GemmSpec& spec, int threads = 2) {
   SCOPED_TRACE(::testing::Message()
                << "m " << spec.m << " n " << spec.n << " k " << spec.k << " x "
-               << Name(spec.x) << " w " << Name(spec.w) << " y "
-               << Name(spec.y) << " threads " << threads << " pad " << spec.pad
-               << " offset " << spec.offset);
+               << Name(spec.x) << " w " << Name(spec.w) << " y " << Name(spec.y)
+               << " threads " << threads << " pad " << spec.pad << " offset "
+               << spec.offset);
   GemmCase test(spec);
   if (spec.in_place) testing::FillNormal(test.random, test.y);
   const std::vector<float> want = testing::SkinnyGemmReference(test.Args());
@@ -81,7 +81,8 @@ void ExpectEqualsModel(const GemmSpec& spec, int threads = 2) {
   }
 }
 
-// ---- Types and scales ----------------------------------------------------------
+// ---- Types and scales
+// ----------------------------------------------------------
 
 template <class Row>
 class SkinnyGemmTypes : public ::testing::Test {};
@@ -94,8 +95,12 @@ TYPED_TEST(SkinnyGemmTypes, EqualsTheModelForEveryXAndY) {
     ForEachRow(XTable{}, [&]<class X>(Types<X>) {
       ForEachRow(YTable{}, [&]<class Y>(Types<Y>) {
         for (const int64_t m : {1, 2, 3, 4, 5}) {
-          GemmSpec spec{.m = m, .n = 37, .k = 100, .x = DTypeOf<X>::value,
-                        .w = w, .y = DTypeOf<Y>::value};
+          GemmSpec spec{.m = m,
+                        .n = 37,
+                        .k = 100,
+                        .x = DTypeOf<X>::value,
+                        .w = w,
+                        .y = DTypeOf<Y>::value};
           if (IsFp8(spec.x)) spec.x_scales = kRow;
           if (IsFp8(w)) spec.w_scales = kRow;
           ExpectEqualsModel(spec);
@@ -109,17 +114,21 @@ TYPED_TEST(SkinnyGemmTypes, EqualsTheModelForEveryGranularity) {
   const DType w = TypeParam::kKey[0];
   ForEachTarget([&] {
     for (const DType scale_type : {DType::kF32, DType::kF8E8M0}) {
-      for (const auto x_scales :
-           std::vector<std::optional<ScaleGranularity>>{std::nullopt, kTensor,
-                                                        kRow, kBlock}) {
+      for (const auto x_scales : std::vector<std::optional<ScaleGranularity>>{
+               std::nullopt, kTensor, kRow, kBlock}) {
         for (const auto w_scales : std::vector<std::optional<ScaleGranularity>>{
                  std::nullopt, kTensor, kRow, kBlock, kTile}) {
           if (w_scales && !IsFp8(w)) continue;
           for (const int64_t m : {1, 3, 6}) {
-            ExpectEqualsModel({.m = m, .n = 133, .k = 300,
-                               .x = DType::kF8E4M3Fn, .w = w,
-                               .x_scales = x_scales, .w_scales = w_scales,
-                               .scale_type = scale_type, .bias = DType::kF32});
+            ExpectEqualsModel({.m = m,
+                               .n = 133,
+                               .k = 300,
+                               .x = DType::kF8E4M3Fn,
+                               .w = w,
+                               .x_scales = x_scales,
+                               .w_scales = w_scales,
+                               .scale_type = scale_type,
+                               .bias = DType::kF32});
           }
         }
       }
@@ -129,17 +138,21 @@ TYPED_TEST(SkinnyGemmTypes, EqualsTheModelForEveryGranularity) {
 
 // Every code of the type goes through both decoders, one a row.
 TYPED_TEST(SkinnyGemmTypes, DecodesEveryCode) {
-  using W = typename std::tuple_element_t<
-      0, decltype([]<class T>(Types<T>) { return std::tuple<T>(); }(
-             TypeParam()))>;
+  using W = typename std::tuple_element_t<0, decltype([]<class T>(Types<T>) {
+                                            return std::tuple<T>();
+                                          }(TypeParam()))>;
   constexpr int64_t kCodes = sizeof(W) == 1 ? 256 : 65536;
   ForEachTarget([&] {
     for (const int64_t m : {1, 5}) {
       // 33 columns: two whole steps and the tail; codes in the first, one in
       // the middle and in the tail.
       const int64_t k = 33;
-      GemmSpec spec{.m = m, .n = kCodes, .k = k, .x = DType::kF32,
-                    .w = DTypeOf<W>::value, .y = DType::kF32};
+      GemmSpec spec{.m = m,
+                    .n = kCodes,
+                    .k = k,
+                    .x = DType::kF32,
+                    .w = DTypeOf<W>::value,
+                    .y = DType::kF32};
       for (const int64_t at : {0, 21, 32}) {
         GemmCase test(spec);
         for (int64_t r = 0; r < kCodes; ++r) {
@@ -176,7 +189,11 @@ TYPED_TEST(SkinnyGemmTypes, HugeTinyAndSpecialActivations) {
          {0x1p127f, -0x1p120f, 0x1.8p118f, 0x1p-126f, 0x1p-149f, -0x1p-140f,
           inf, -inf, std::nanf(""), -0.0f}) {
       for (const int64_t m : {1, 4, 5}) {
-        GemmSpec spec{.m = m, .n = 9, .k = 70, .x = DType::kF32, .w = w,
+        GemmSpec spec{.m = m,
+                      .n = 9,
+                      .k = 70,
+                      .x = DType::kF32,
+                      .w = w,
                       .y = DType::kF32};
         GemmCase test(spec);
         for (int64_t r = 0; r < m; ++r) {
@@ -193,7 +210,8 @@ TYPED_TEST(SkinnyGemmTypes, HugeTinyAndSpecialActivations) {
   });
 }
 
-// ---- Epilogues -----------------------------------------------------------------
+// ---- Epilogues
+// -----------------------------------------------------------------
 
 TEST(SkinnyGemm, EveryGate) {
   ForEachTarget([&] {
@@ -207,8 +225,12 @@ TEST(SkinnyGemm, EveryGate) {
         }
         for (const int64_t m : {1, 3, 9}) {
           for (const int64_t n : {2, 130, 278}) {
-            ExpectEqualsModel({.m = m, .n = n, .k = 50, .w = DType::kF8E4M3Fn,
-                               .w_scales = kRow, .bias = DType::kBF16,
+            ExpectEqualsModel({.m = m,
+                               .n = n,
+                               .k = 50,
+                               .w = DType::kF8E4M3Fn,
+                               .w_scales = kRow,
+                               .bias = DType::kBF16,
                                .gate = gate});
           }
         }
@@ -226,9 +248,14 @@ TEST(SkinnyGemm, BiasAndResidual) {
         for (const int residual : {0, 1, 2}) {
           for (const bool gated : {false, true}) {
             for (const int64_t m : {1, 6}) {
-              GemmSpec spec{.m = m, .n = 150, .k = 40, .y = y, .bias = bias,
+              GemmSpec spec{.m = m,
+                            .n = 150,
+                            .k = 40,
+                            .y = y,
+                            .bias = bias,
                             .residual = residual == 1,
-                            .in_place = residual == 2, .pad = 3};
+                            .in_place = residual == 2,
+                            .pad = 3};
               if (gated) spec.gate = GateSpec{};
               ExpectEqualsModel(spec);
             }
@@ -241,19 +268,24 @@ TEST(SkinnyGemm, BiasAndResidual) {
 
 TEST(SkinnyGemm, QuantizedOutput) {
   ForEachTarget([&] {
-    for (const DType codes : {DType::kF8E4M3Fn, DType::kF8E5M2,
-                              DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz,
-                              DType::kI8}) {
+    for (const DType codes :
+         {DType::kF8E4M3Fn, DType::kF8E5M2, DType::kF8E4M3Fnuz,
+          DType::kF8E5M2Fnuz, DType::kI8}) {
       for (const auto granularity : {kTensor, kRow, kBlock, kTile}) {
         for (const bool dynamic : {false, true}) {
           if (dynamic && (granularity == kTensor || granularity == kTile)) {
             continue;
           }
           for (const bool gated : {false, true}) {
-            GemmSpec spec{.m = gated ? 7 : 2, .n = 300, .k = 33,
-                          .residual = gated, .codes = codes,
-                          .code_scales = granularity, .dynamic = dynamic,
-                          .no_y = gated, .pad = 1};
+            GemmSpec spec{.m = gated ? 7 : 2,
+                          .n = 300,
+                          .k = 33,
+                          .residual = gated,
+                          .codes = codes,
+                          .code_scales = granularity,
+                          .dynamic = dynamic,
+                          .no_y = gated,
+                          .pad = 1};
             if (gated) spec.gate = GateSpec{};
             ExpectEqualsModel(spec);
           }
@@ -263,7 +295,8 @@ TEST(SkinnyGemm, QuantizedOutput) {
   });
 }
 
-// ---- Shapes, strides, alignment --------------------------------------------------
+// ---- Shapes, strides, alignment
+// --------------------------------------------------
 
 TEST(SkinnyGemm, EveryNumberOfRows) {
   ForEachTarget([&] {
@@ -276,7 +309,9 @@ TEST(SkinnyGemm, EveryNumberOfRows) {
       }
     }
     // More rows than are converted at a time.
-    ExpectEqualsModel({.m = 2 * gemm_internal::kRowBlock + 1, .n = 5, .k = 17,
+    ExpectEqualsModel({.m = 2 * gemm_internal::kRowBlock + 1,
+                       .n = 5,
+                       .k = 17,
                        .codes = DType::kF8E4M3Fn});
   });
 }
@@ -315,9 +350,14 @@ TEST(SkinnyGemm, EveryAlignmentAndPitch) {
       for (int64_t offset = 0; offset <= 4; ++offset) {
         for (const int64_t pad : {0, 1, 8, 61}) {
           for (const int64_t m : {1, 4, 5}) {
-            ExpectEqualsModel({.m = m, .n = 45, .k = 61, .w = w,
-                               .bias = DType::kF32, .residual = true,
-                               .pad = pad, .offset = offset});
+            ExpectEqualsModel({.m = m,
+                               .n = 45,
+                               .k = 61,
+                               .w = w,
+                               .bias = DType::kF32,
+                               .residual = true,
+                               .pad = pad,
+                               .offset = offset});
           }
         }
       }
@@ -368,9 +408,14 @@ TEST(SkinnyGemm, EmptyProblems) {
   ForEachTarget([&] {
     for (const int64_t m : {1, 5}) {
       // k = 0: the bias, whatever the scales.
-      GemmSpec spec{.m = m, .n = 20, .k = 0, .x = DType::kF8E4M3Fn,
-                    .w = DType::kF8E4M3Fn, .x_scales = kTensor,
-                    .w_scales = kTensor, .bias = DType::kF32};
+      GemmSpec spec{.m = m,
+                    .n = 20,
+                    .k = 0,
+                    .x = DType::kF8E4M3Fn,
+                    .w = DType::kF8E4M3Fn,
+                    .x_scales = kTensor,
+                    .w_scales = kTensor,
+                    .bias = DType::kF32};
       ExpectEqualsModel(spec);
       GemmCase with_nan(spec);
       static_cast<float*>(with_nan.w_scales.view().data)[0] = std::nanf("");
@@ -394,13 +439,18 @@ TEST(SkinnyGemm, EmptyProblems) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
-// ---- What a row does not depend on -------------------------------------------------
+// ---- What a row does not depend on
+// -------------------------------------------------
 
 TEST(SkinnyGemm, ARowDoesNotDependOnTheOthers) {
   for (const DType w : {DType::kBF16, DType::kF8E4M3Fn}) {
     for (const auto w_scales : {kRow, kTile}) {
-      GemmSpec spec{.m = 300, .n = 131, .k = 330, .w = w,
-                    .bias = DType::kF32, .codes = DType::kF8E4M3Fn};
+      GemmSpec spec{.m = 300,
+                    .n = 131,
+                    .k = 330,
+                    .w = w,
+                    .bias = DType::kF32,
+                    .codes = DType::kF8E4M3Fn};
       if (IsFp8(w)) spec.w_scales = w_scales;
       GemmCase all(spec);
       ASSERT_TRUE(all.Run().ok());
@@ -415,10 +465,12 @@ TEST(SkinnyGemm, ARowDoesNotDependOnTheOthers) {
                         some.x.Row<BF16>(r));
           }
           SkinnyGemmArgs args = all.Args();
-          const auto bytes = SkinnyGemmWorkspaceBytes(
-              {.m = m, .n = spec.n, .k = spec.k, .w_type = w,
-               .quantized = true},
-              GetDeviceInfo({}), 2);
+          const auto bytes = SkinnyGemmWorkspaceBytes({.m = m,
+                                                       .n = spec.n,
+                                                       .k = spec.k,
+                                                       .w_type = w,
+                                                       .quantized = true},
+                                                      GetDeviceInfo({}), 2);
           std::vector<char> workspace(static_cast<size_t>(*bytes));
           args.x = some.x.view();
           args.y = some.y.view();
@@ -441,8 +493,12 @@ TEST(SkinnyGemm, ARowDoesNotDependOnTheOthers) {
 
 TEST(SkinnyGemm, BitsDoNotDependOnThreadsTargetsOrTheRun) {
   for (const int64_t m : {1, 4, 70}) {
-    GemmSpec spec{.m = m, .n = 960, .k = 576, .w = DType::kF8E4M3Fn,
-                  .y = DType::kF32, .w_scales = kRow};
+    GemmSpec spec{.m = m,
+                  .n = 960,
+                  .k = 576,
+                  .w = DType::kF8E4M3Fn,
+                  .y = DType::kF32,
+                  .w_scales = kRow};
     GemmCase first(spec);
     ASSERT_TRUE(first.Run(1).ok());
     const auto want = first.y.Dense<float>();
@@ -479,13 +535,18 @@ TEST(SkinnyGemm, TwoHostThreads) {
   EXPECT_EQ(differences[1], 0);
 }
 
-// ---- Accuracy and the plan ---------------------------------------------------------
+// ---- Accuracy and the plan
+// ---------------------------------------------------------
 
 TEST(SkinnyGemm, IsCloseToDouble) {
   for (const DType w : {DType::kBF16, DType::kF8E4M3Fn}) {
     for (const int64_t k : {576, 1536, 12800}) {
       for (const auto w_scales : {kRow, kTile}) {
-        GemmSpec spec{.m = 5, .n = 40, .k = k, .x = DType::kF32, .w = w,
+        GemmSpec spec{.m = 5,
+                      .n = 40,
+                      .k = k,
+                      .x = DType::kF32,
+                      .w = w,
                       .y = DType::kF32};
         if (IsFp8(w)) spec.w_scales = w_scales;
         GemmCase test(spec);
@@ -503,11 +564,11 @@ TEST(SkinnyGemm, IsCloseToDouble) {
   }
 }
 
-constexpr auto kDecode = gemm_internal::SelectSkinnyGemmPolicy(
-    {.m = 1, .n = 960, .k = 576});
+constexpr auto kDecode =
+    gemm_internal::SelectSkinnyGemmPolicy({.m = 1, .n = 960, .k = 576});
 static_assert(kDecode.path == gemm_internal::SkinnyGemmPath::kStream);
-constexpr auto kPrefill = gemm_internal::SelectSkinnyGemmPolicy(
-    {.m = 512, .n = 960, .k = 576});
+constexpr auto kPrefill =
+    gemm_internal::SelectSkinnyGemmPolicy({.m = 512, .n = 960, .k = 576});
 static_assert(kPrefill.path == gemm_internal::SkinnyGemmPath::kTile);
 
 TEST(SkinnyGemmPolicy, PrintsItself) {
