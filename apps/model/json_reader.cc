@@ -163,7 +163,10 @@ absl::StatusOr<nlohmann::json> ParseJson(
   if (!ok) {
     return BadFile(file, first_byte + builder.error_at, builder.error);
   }
-  if (positions != nullptr) *positions = std::move(builder.positions);
+  if (positions != nullptr) {
+    *positions = std::move(builder.positions);
+    for (auto& [key, position] : *positions) position += first_byte;
+  }
   return std::move(builder.root);
 }
 

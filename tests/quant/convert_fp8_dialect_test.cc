@@ -342,7 +342,7 @@ TEST(ConvertFp8Dialect, EmptyMatrices) {
 TEST(ConvertFp8Dialect, ErrorsNameTheArgumentTheGivenAndTheWanted) {
   std::vector<F8E4M3Fn> codes(64);
   std::vector<F8E4M3Fnuz> out(64);
-  std::vector<float> scales(8), out_scales(8);
+  std::vector<float> scales(16), out_scales(8);
   const ConvertFp8DialectArgs good{
       .codes = Matrix(std::as_const(codes).data(), 4, 16),
       .scales = PerRow(std::as_const(scales).data()),
