@@ -51,13 +51,13 @@ inline constexpr float kTail[] = {
 // factor * exp(x) without an intermediate underflow or overflow of exp(x).
 // x is taken as ±174 beyond these.
 LAMINA_HD inline float ScaledExp(float x, float factor) {
-  using namespace elementary;
+  using elementary::kExp, elementary::kExpLimit, elementary::kRound;
   x = x < -kExpLimit ? -kExpLimit : x;
   x = x > kExpLimit ? kExpLimit : x;
-  const float shifted = std::fma(x, kLog2E, kRound);
+  const float shifted = std::fma(x, elementary::kLog2E, kRound);
   const float n = shifted - kRound;
-  float r = std::fma(n, -kLn2High, x);
-  r = std::fma(n, -kLn2Low, r);
+  float r = std::fma(n, -elementary::kLn2High, x);
+  r = std::fma(n, -elementary::kLn2Low, r);
   float q = kExp[4];
   for (int i = 3; i >= 0; --i) q = std::fma(q, r, kExp[i]);
   const float p = 1.0f + std::fma(q, r * r, r);
@@ -77,8 +77,7 @@ LAMINA_HD inline float Exp(float x) { return ScaledExp(x, 1.0f); }
 // (x * exp(v)) / (1 + exp(v)), which keeps tiny results; v < -174 gives ±0
 // with the sign of x, even for an infinite x.
 LAMINA_HD inline float TimesSigmoid(float x, float v) {
-  using namespace elementary;
-  if (v < -kExpLimit) x = std::copysign(0.0f, x);
+  if (v < -elementary::kExpLimit) x = std::copysign(0.0f, x);
   const float magnitude = std::fabs(v);
   const float e = ScaledExp(-magnitude, 1.0f);
   const float numerator = v < 0.0f ? ScaledExp(-magnitude, x) : x;
@@ -91,7 +90,7 @@ LAMINA_HD inline float Sigmoid(float x) { return TimesSigmoid(1.0f, x); }
 // Phi(-|x|), so that nothing cancels: for x < 0 it is x * Phi(-|x|), else
 // x - x * Phi(-|x|).
 LAMINA_HD inline float GaussianLinearUnit(float x) {
-  using namespace elementary;
+  using elementary::kTail, elementary::kTailLimit;
   float a = std::fabs(x);
   a = a > kTailLimit ? kTailLimit : a;
   const float t = (a - 4.0f) / (a + 4.0f);

@@ -95,10 +95,9 @@ LAMINA_HD inline float Activate(ActivationKind kind, float x) {
       return TimesSigmoid(x, x);
     case ActivationKind::kGelu:
       return GaussianLinearUnit(x);
-    case ActivationKind::kGeluTanh: {
-      using namespace gate_internal;
-      return TimesSigmoid(x, x * std::fma(kGeluTanh3, x * x, kGeluTanh1));
-    }
+    case ActivationKind::kGeluTanh:
+      return TimesSigmoid(x, x * std::fma(gate_internal::kGeluTanh3, x * x,
+                                          gate_internal::kGeluTanh1));
     case ActivationKind::kRelu:
       return x < 0.0f ? 0.0f : x;
     case ActivationKind::kIdentity:

@@ -63,11 +63,7 @@ void Section(const char* op, const Names& arguments, T table,
 constexpr const char* kQuantised =
     "Each also with a quantised output, of every type below \"Codes\".";
 
-}  // namespace
-}  // namespace lamina
-
-int main() {
-  using namespace lamina;
+void WriteDocument() {
   std::puts(
       "# Supported element types\n"
       "\n"
@@ -101,3 +97,8 @@ int main() {
   Section("DecodeAttention", {"queries and output"}, DecodeAttentionTable{},
           "From a cache of every type below \"KV cache\".");
 }
+
+}  // namespace
+}  // namespace lamina
+
+int main() { lamina::WriteDocument(); }
