@@ -66,9 +66,13 @@ namespace lamina {
 //             not see these values before it runs: there they are the
 //             caller's duty.
 //
-//   DecodeAttention({.q = Heads(q, tokens, heads, head_dim), .cache = cache,
-//                    .positions = positions, .max_position = 4095,
-//                    .y = Heads(y, tokens, heads, head_dim)}, stream);
+//   absl::Status status =
+//       DecodeAttention({.q = Heads(q, tokens, heads, head_dim),
+//                        .cache = cache,
+//                        .positions = positions,
+//                        .max_position = 4095,
+//                        .y = Heads(y, tokens, heads, head_dim)},
+//                       stream);
 struct DecodeAttentionArgs {
   ConstMatrixView q;
   KvCacheView cache;

@@ -70,9 +70,11 @@ KvCacheView DenseKvCache(void* k, void* v, DType dtype, int64_t num_pages,
 //
 //   KvCacheView cache = DenseKvCache(k_cache, v_cache, DType::kBF16,
 //                                    sequences, 4096, kv_heads, head_dim);
-//   KvAppend({.k = Heads(k, tokens, kv_heads, head_dim),
-//             .v = Heads(v, tokens, kv_heads, head_dim),
-//             .cache = cache, .positions = positions}, stream);
+//   absl::Status status = KvAppend({.k = Heads(k, tokens, kv_heads, head_dim),
+//                                   .v = Heads(v, tokens, kv_heads, head_dim),
+//                                   .cache = cache,
+//                                   .positions = positions},
+//                                  stream);
 struct KvAppendArgs {
   ConstMatrixView k;
   ConstMatrixView v;

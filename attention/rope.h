@@ -10,9 +10,14 @@ namespace lamina {
 
 // Rotary position embedding (Su et al., "RoFormer", 2021).
 //
-//   FillRopeTable({.theta = 1e4, .rotary_dim = 64}, Matrix(table, 2048, 64));
-//   Rope({.x = Heads(q, tokens, 9, 64), .y = Heads(q, tokens, 9, 64),
-//         .table = Matrix(table, 2048, 64), .positions = positions}, stream);
+//   const MatrixView rope_table = Matrix(table, 2048, 64);
+//   LAMINA_RETURN_IF_ERROR(
+//       FillRopeTable({.theta = 1e4, .rotary_dim = 64}, rope_table));
+//   absl::Status status = Rope({.x = Heads(q, tokens, 9, 64),
+//                               .y = Heads(q, tokens, 9, 64),
+//                               .table = rope_table,
+//                               .positions = positions},
+//                              stream);
 
 // Which two elements of a head are rotated together.
 enum class RopePairing : uint8_t {
@@ -36,7 +41,7 @@ struct RopeFrequencies {
   double original_max_position = 8192;
   // [rotary_dim / 2] f32, optional: inv_freq[i] is divided by divisors[i]
   // (rope_freqs.weight of a GGUF file).
-  ConstVectorView divisors;
+  ConstVectorView divisors = {};
 };
 
 // Fills table [positions, rotary_dim] (f32): row p holds cos(p * inv_freq[i])

@@ -3,20 +3,35 @@
 // One decoder block of a Llama-type transformer as a chain of Lamina's
 // operators, made to be lifted out into an inference engine:
 //
-//   auto block = DecoderBlock::Plan(config, GetDeviceInfo(device));
-//   auto scratch = Buffer::Allocate(device, block->workspace_bytes());
-//   for (each layer)
-//     block->Decode({.weights = &layer.weights, .cache = layer.cache, …},
-//                   stream);
+//   LAMINA_ASSIGN_OR_RETURN(DecoderBlock block,
+//                           DecoderBlock::Plan(config, GetDeviceInfo(device)));
+//   LAMINA_ASSIGN_OR_RETURN(Buffer scratch,
+//                           Buffer::Allocate(device, block.workspace_bytes()));
+//   for (const BlockLayer& layer : layers) {
+//     LAMINA_RETURN_IF_ERROR(
+//         block.Decode({.weights = &layer.weights,
+//                       .cache = layer.cache,
+//                       .rope_table = rope_table,
+//                       .positions = positions.data(),
+//                       .max_position = 4095,
+//                       .residual = residual,
+//                       .delta = delta,
+//                       .delta_is_zero = &layer == layers.data(),
+//                       .workspace = scratch.data(),
+//                       .workspace_bytes = scratch.bytes()},
+//                      stream));
+//   }
 //
-//   stage            operator                       reads → writes
-//   attention_norm   AddRmsNorm (or RmsNorm)        delta, residual → residual,
-//   h qkv              SkinnyGemm                     h → q, k, v rope_append
-//   Rope, Rope, KvAppend           q, k, v → q, cache attention DecodeAttention
-//   (, Quantize)   q, cache → a output           SkinnyGemm a → delta ffn_norm
-//   AddRmsNorm                     delta, residual → residual, h gate_up
-//   SkinnyGemm                     h → gate, up activation GatedActivation
-//   gate, up → f down             SkinnyGemm                     f → delta
+//   stage           operator                      reads → writes
+//   attention_norm  AddRmsNorm (or RmsNorm)       delta, residual → residual, h
+//   qkv             SkinnyGemm                    h → q, k, v
+//   rope_append     Rope, Rope, KvAppend          q, k, v → q, cache
+//   attention       DecodeAttention (, Quantize)  q, cache → a
+//   output          SkinnyGemm                    a → delta
+//   ffn_norm        AddRmsNorm                    delta, residual → residual, h
+//   gate_up         SkinnyGemm                    h → gate, up
+//   activation      GatedActivation               gate, up → f
+//   down            SkinnyGemm                    f → delta
 //
 // The residual stream is a pair (residual, delta): delta is the output of the
 // last projection, not yet added; the next norm adds it. The sum
@@ -72,7 +87,7 @@ struct DecoderBlockConfig {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   float epsilon = 1e-5f;
-  GateSpec gate;
+  GateSpec gate = {};
   RopePairing rope_pairing = RopePairing::kHalfSplit;
   int64_t window = 0;                   // sliding window, 0 = none
   DType activation_type = DType::kF32;  // between the stages: f32, f16, bf16
@@ -92,8 +107,8 @@ struct DecoderBlockConfig {
 // One projection y = x · wᵀ.
 struct LinearWeights {
   ConstMatrixView w;                   // [out, in]
-  ConstScaleView w_scales;             // FP8 weights
-  ConstVectorView bias;                // [out], optional
+  ConstScaleView w_scales = {};        // FP8 weights
+  ConstVectorView bias = {};           // [out], optional
   const float* input_scale = nullptr;  // InputQuantization::kStatic
 };
 
@@ -119,10 +134,10 @@ struct DecoderBlockArgs {
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
   // Empty, or kNumBlockStages + 1 events, recorded around the stages.
-  absl::Span<Event> events;
+  absl::Span<Event> events = {};
   // For calibration: called with the stage and the input of each projection
   // once its producer is enqueued. Not with quantised inputs.
-  std::function<void(BlockStage, const ConstMatrixView&)> observe_input;
+  std::function<void(BlockStage, const ConstMatrixView&)> observe_input = {};
 };
 
 class DecoderBlock {

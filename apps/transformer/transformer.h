@@ -6,7 +6,11 @@
 //   LAMINA_ASSIGN_OR_RETURN(Checkpoint file, Checkpoint::Open(path));
 //   LAMINA_ASSIGN_OR_RETURN(Transformer model,
 //                           Transformer::Load(file, options, stream));
-//   model.Forward({.tokens = ids, .positions = positions, …}, stream);
+//   absl::Status status = model.Forward(
+//       {.tokens = ids,
+//        .positions = positions,
+//        .logits = Matrix(logits.data(), 1, model.config().vocab_size)},
+//       stream);
 
 #include <cstdint>
 #include <functional>
@@ -26,7 +30,7 @@ struct TransformerOptions {
   // Of the projections and the output matrix: kBF16 or kF8E4M3Fn (a scale an
   // output channel). Absent: FP8 for an FP8 checkpoint, else bf16. The
   // embedding, which is only looked up, is bf16.
-  std::optional<DType> weight_type;
+  std::optional<DType> weight_type = std::nullopt;
   // FP8 weights of an FP8 checkpoint: quantise the projections' inputs as the
   // checkpoint says. Weights made FP8 here leave the inputs as they are.
   bool honour_input_quantization = true;
@@ -36,7 +40,7 @@ struct TransformerOptions {
   int64_t max_tokens = 512;   // most rows of one Forward
   int64_t max_logits = 1;     // most rows of logits of one Forward
   // Called with the fraction done while the weights are read.
-  std::function<void(double)> progress;
+  std::function<void(double)> progress = {};
 };
 
 // Bytes on the device.
@@ -49,15 +53,15 @@ struct TransformerMemory {
 struct ForwardArgs {
   absl::Span<const int32_t> tokens;
   // Which sequence each token belongs to; empty: all to sequence 0.
-  absl::Span<const int32_t> sequence_ids;
+  absl::Span<const int32_t> sequence_ids = {};
   absl::Span<const int32_t> positions;
   // [n, vocab_size] f32: the logits of the last n tokens.
   MatrixView logits;
   // Empty, or Transformer::num_events() events.
-  absl::Span<Event> events;
+  absl::Span<Event> events = {};
   // For calibration: DecoderBlockArgs::observe_input, with the layer.
   std::function<void(int64_t, BlockStage, const ConstMatrixView&)>
-      observe_input;
+      observe_input = {};
 };
 
 class Transformer {

@@ -213,6 +213,30 @@ def readme_example(root):
     return []
 
 
+HEADER_EXAMPLES = "tests/repository/header_examples.cc"
+EXAMPLE = re.compile(r"^  // (\S+\.h)\n(.*?)^  return", re.M | re.S)
+OPERATOR = re.compile(r"^\[\[nodiscard\]\] absl::Status \w+\(const \w+Args&", re.M)
+
+
+def header_examples(root):
+    """The examples of the headers are those of header_examples.cc, and every
+    operator has one."""
+
+    def squeeze(text):
+        return "".join(text.split())
+
+    problems = []
+    examples = EXAMPLE.findall(read(root, HEADER_EXAMPLES))
+    for path, example in examples:
+        indented = re.findall(r"^//   (.*)", read(root, path), re.M)
+        if squeeze(example) not in squeeze("\n".join(indented)):
+            problems.append(f"{path}: its example is not in {HEADER_EXAMPLES}")
+    for path in files(root, (".h",)):
+        if OPERATOR.search(read(root, path)) and path not in dict(examples):
+            problems.append(f"{path}: no example in {HEADER_EXAMPLES}")
+    return problems
+
+
 def codemaps(root):
     return [
         f"{library}/README.md is missing"
@@ -230,5 +254,6 @@ ALL = (
     documents,
     sources_listed,
     readme_example,
+    header_examples,
     codemaps,
 )

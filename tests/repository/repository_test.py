@@ -81,6 +81,20 @@ PLANTED = {
         },
         ["README.md: its example is not tests/package/consumer/main.cc"],
     ),
+    "header_examples": (
+        {
+            "tests/repository/header_examples.cc": "void F() {\n"
+            "  // norm/a.h\n  A({.x = 1},\n    2);\n  return;\n}\n"
+            "  // norm/b.h\n  B();\n  return;\n}\n",
+            "norm/a.h": "// For\n//   A({.x = 1}, 2);\n// it is.\n",
+            "norm/b.h": "// For\n//   B(1);\n",
+            "norm/c.h": "[[nodiscard]] absl::Status C(const CArgs& args);\n",
+        },
+        [
+            "norm/b.h: its example is not in tests/repository/header_examples.cc",
+            "norm/c.h: no example in tests/repository/header_examples.cc",
+        ],
+    ),
     "codemaps": (
         {"norm/a.h": "", "core/README.md": ""},
         ["norm/README.md is missing"],
