@@ -1,0 +1,215 @@
+#pragma once
+
+// CUDA's part of core/device/intrinsics.cuh.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+
+namespace lamina::gpu {
+
+// The wave sizes that kernels are compiled for.
+inline constexpr int kWaveSizes[] = {32};
+
+struct alignas(16) Bits128 {
+  uint32_t word[4];
+};
+struct alignas(8) Bits64 {
+  uint32_t word[2];
+};
+
+// ---- Threads ----------------------------------------------------------------
+
+__device__ inline int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+__device__ inline int BlockThreads() { return static_cast<int>(blockDim.x); }
+__device__ inline int64_t BlockIndex() { return blockIdx.x; }
+__device__ inline int64_t BlockCount() { return gridDim.x; }
+
+__device__ inline void BlockSync() { __syncthreads(); }
+
+// ---- Clusters: blocks that reach each other's shared memory. ----------------
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ inline int ClusterRank() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+__device__ inline int ClusterBlocks() {
+  uint32_t blocks;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+  return static_cast<int>(blocks);
+}
+__device__ inline void ClusterArrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ inline void ClusterWait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ inline void StoreShared(float* pointer, int rank, float value) {
+  const uint32_t local =
+      static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+  asm volatile(
+      "{\n"
+      ".reg .u32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "st.shared::cluster.f32 [remote], %2;\n"
+      "}" ::"r"(local),
+      "r"(rank), "f"(value)
+      : "memory");
+}
+#else
+// NOTE: architectures without clusters are launched with one block each.
+__device__ inline int ClusterRank() { return 0; }
+__device__ inline int ClusterBlocks() { return 1; }
+__device__ inline void ClusterArrive() {}
+__device__ inline void ClusterWait() { __syncthreads(); }
+__device__ inline void StoreShared(float* pointer, int, float value) {
+  *pointer = value;
+}
+#endif
+
+// ---- Lanes ------------------------------------------------------------------
+
+template <int kWave>
+__device__ inline float ShuffleXor(float value, int mask) {
+  static_assert(kWave == 32, "a CUDA warp has 32 lanes");
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+template <int kWave>
+__device__ inline int32_t ShuffleXor(int32_t value, int mask) {
+  static_assert(kWave == 32, "a CUDA warp has 32 lanes");
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+template <int kWave>
+__device__ inline int64_t ShuffleXor(int64_t value, int mask) {
+  static_assert(kWave == 32, "a CUDA warp has 32 lanes");
+  return __shfl_xor_sync(0xffffffffu, static_cast<long long>(value), mask);
+}
+
+// ---- Shared memory ----------------------------------------------------------
+
+// Aligned to 16 bytes.
+template <class T>
+__device__ inline T* SharedMemory() {
+  extern __shared__ uint4 lamina_shared_memory[];
+  return reinterpret_cast<T*>(lamina_shared_memory);
+}
+
+// ---- Overlap with the neighbours in the stream ------------------------------
+
+// The next kernel's blocks may start. What it does before its
+// WaitForPredecessor runs beside the rest of this kernel.
+__device__ inline void AllowDependents() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Until the kernel before has ended and its writes can be seen.
+__device__ inline void WaitForPredecessor() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// ---- Memory -----------------------------------------------------------------
+
+namespace intrinsics_internal {
+__device__ inline Bits128 FromVector(uint4 v) { return {{v.x, v.y, v.z, v.w}}; }
+__device__ inline uint4 ToVector(Bits128 b) {
+  return make_uint4(b.word[0], b.word[1], b.word[2], b.word[3]);
+}
+}  // namespace intrinsics_internal
+
+__device__ inline Bits128 Load128(const void* p) {
+  return intrinsics_internal::FromVector(*static_cast<const uint4*>(p));
+}
+__device__ inline Bits128 Load128Constant(const void* p) {
+  return intrinsics_internal::FromVector(__ldg(static_cast<const uint4*>(p)));
+}
+__device__ inline Bits128 Load128Streaming(const void* p) {
+  return intrinsics_internal::FromVector(__ldcs(static_cast<const uint4*>(p)));
+}
+__device__ inline Bits64 Load64(const void* p) {
+  const uint2 v = *static_cast<const uint2*>(p);
+  return {{v.x, v.y}};
+}
+__device__ inline void Store128(Bits128 bits, void* p) {
+  *static_cast<uint4*>(p) = intrinsics_internal::ToVector(bits);
+}
+__device__ inline void Store128Streaming(Bits128 bits, void* p) {
+  __stcs(static_cast<uint4*>(p), intrinsics_internal::ToVector(bits));
+}
+__device__ inline void Store64(Bits64 bits, void* p) {
+  *static_cast<uint2*>(p) = make_uint2(bits.word[0], bits.word[1]);
+}
+__device__ inline void Store64Streaming(Bits64 bits, void* p) {
+  __stcs(static_cast<uint2*>(p), make_uint2(bits.word[0], bits.word[1]));
+}
+
+// ---- Math -------------------------------------------------------------------
+
+// Exactly rounded, subnormals included.
+__device__ inline float SquareRoot(float x) { return __fsqrt_rn(x); }
+__device__ inline float Divide(float a, float b) { return __fdiv_rn(a, b); }
+
+// Within 1 ULP (PTX ISA: 2^-23 relative); subnormal x and results become 0.
+__device__ inline float ApproximateReciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// Within 2^-22.9 relative; subnormal x become 0.
+__device__ inline float ApproximateReciprocalSquareRoot(float x) {
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// Within 2 ULP; subnormal results become 0.
+__device__ inline float ApproximateExp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// ---- Conversions: nearest, ties to even; the first value goes lowest. -------
+
+__device__ inline uint32_t PackBf16(float a, float b) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+__device__ inline uint32_t PackF16(float a, float b) {
+  const __half2 pair = __floats2half2_rn(a, b);
+  return reinterpret_cast<const uint32_t&>(pair);
+}
+__device__ inline void UnpackF16(uint32_t pair, float& a, float& b) {
+  const float2 values = __half22float2(reinterpret_cast<const __half2&>(pair));
+  a = values.x;
+  b = values.y;
+}
+
+// Saturating; NaN becomes a NaN code. Before sm_89 the functions below would
+// be software: quant/fp8.cuh has its own.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+inline constexpr bool kHasF8Instructions = false;
+#else
+inline constexpr bool kHasF8Instructions = true;
+#endif
+__device__ inline uint32_t PackF8E4M3Fn(float a, float b, float c, float d) {
+  const uint32_t low =
+      __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
+  const uint32_t high =
+      __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
+  return low | high << 16;
+}
+__device__ inline uint32_t PackF8E5M2(float a, float b, float c, float d) {
+  const uint32_t low =
+      __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E5M2);
+  const uint32_t high =
+      __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E5M2);
+  return low | high << 16;
+}
+
+}  // namespace lamina::gpu

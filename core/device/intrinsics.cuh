@@ -1,0 +1,29 @@
+#pragma once
+
+// The vocabulary that kernels are written in, in namespace lamina::gpu. Each
+// vendor's folder has a header of the same name with the same functions;
+// core/device/simt runs the kernels on the host, for tests.
+//
+// Threads   ThreadIndex, BlockThreads, BlockIndex; Lane<kWave>, Wave<kWave>
+// Barriers  BlockSync; ClusterArrive and ClusterWait, the two halves of a
+//           barrier of the cluster; ClusterRank, ClusterBlocks
+// Lanes     ShuffleXor<kWave>(value, mask): all lanes of the wave take part
+// Shared    SharedMemory<T>(): the block's dynamic shared memory;
+//           StoreShared(pointer, rank, value): to the same place in another
+//           block of the cluster
+// Overlap   AllowDependents, WaitForPredecessor (programmatic dependent launch)
+// Memory    Load128, Load128Constant (never written while the kernel runs),
+//           Load128Streaming (read once), Store128, Store64 (the same names
+//           with Streaming: written, not read again soon)
+// Math      SquareRoot, Divide: exactly rounded; ApproximateReciprocal,
+//           ApproximateReciprocalSquareRoot, ApproximateExp2
+// Convert   PackBf16, PackF16, UnpackF16; with kHasF8Instructions also
+//           PackF8E4M3Fn and PackF8E5M2
+
+#if defined(LAMINA_SIMT)
+#include "lamina/core/device/simt/intrinsics.cuh"
+#elif defined(__HIP__)
+#include "lamina/core/device/hip/intrinsics.cuh"
+#else
+#include "lamina/core/device/cuda/intrinsics.cuh"
+#endif

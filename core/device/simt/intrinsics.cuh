@@ -1,0 +1,128 @@
+#pragma once
+
+// Host SIMT's part of core/device/intrinsics.cuh. Exact where the GPUs are
+// exact; the approximations are exact here.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "lamina/core/device/simt/executor.h"
+#include "lamina/core/dtype.h"
+#include "lamina/core/float16.h"
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+namespace lamina::gpu {
+
+inline constexpr int kWaveSizes[] = {32, 64};
+
+struct alignas(16) Bits128 {
+  uint32_t word[4];
+};
+struct alignas(8) Bits64 {
+  uint32_t word[2];
+};
+
+inline int ThreadIndex() { return simt::ThreadIndex(); }
+inline int BlockThreads() { return simt::BlockThreads(); }
+inline int64_t BlockIndex() { return simt::BlockIndex(); }
+inline int64_t BlockCount() { return simt::BlockCount(); }
+
+inline void BlockSync() { simt::BlockSync(); }
+
+inline int ClusterRank() { return simt::ClusterRank(); }
+inline int ClusterBlocks() { return simt::ClusterBlocks(); }
+inline void ClusterArrive() {}
+inline void ClusterWait() { simt::ClusterSync(); }
+inline void StoreShared(float* pointer, int rank, float value) {
+  *static_cast<float*>(simt::MapShared(pointer, rank)) = value;
+}
+
+template <int kWave, class T>
+inline T ShuffleXor(T value, int mask) {
+  static_assert(sizeof(T) <= sizeof(uint64_t), "one register a lane");
+  if (simt::WaveSize() != kWave) std::abort();
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = simt::ShuffleXor(bits, mask);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+template <class T>
+inline T* SharedMemory() {
+  return static_cast<T*>(simt::SharedMemory());
+}
+
+inline void AllowDependents() {}
+inline void WaitForPredecessor() {}
+
+namespace intrinsics_internal {
+// NOTE: a GPU faults on an address that is not a multiple of the access.
+template <class Bits, class Pointer>
+inline Pointer* Aligned(Pointer* p) {
+  if (reinterpret_cast<uintptr_t>(p) % sizeof(Bits) != 0) std::abort();
+  return p;
+}
+template <class Bits>
+inline Bits Load(const void* p) {
+  Bits bits;
+  std::memcpy(&bits, Aligned<Bits>(p), sizeof(Bits));
+  return bits;
+}
+template <class Bits>
+inline void Store(const Bits& bits, void* p) {
+  std::memcpy(Aligned<Bits>(p), &bits, sizeof(Bits));
+}
+}  // namespace intrinsics_internal
+
+inline Bits128 Load128(const void* p) {
+  return intrinsics_internal::Load<Bits128>(p);
+}
+inline Bits128 Load128Constant(const void* p) { return Load128(p); }
+inline Bits128 Load128Streaming(const void* p) { return Load128(p); }
+inline Bits64 Load64(const void* p) {
+  return intrinsics_internal::Load<Bits64>(p);
+}
+inline void Store128(Bits128 bits, void* p) {
+  intrinsics_internal::Store(bits, p);
+}
+inline void Store128Streaming(Bits128 bits, void* p) { Store128(bits, p); }
+inline void Store64(Bits64 bits, void* p) {
+  intrinsics_internal::Store(bits, p);
+}
+inline void Store64Streaming(Bits64 bits, void* p) { Store64(bits, p); }
+
+inline float SquareRoot(float x) { return std::sqrt(x); }
+inline float Divide(float a, float b) { return a / b; }
+inline float ApproximateReciprocal(float x) { return 1.0f / x; }
+inline float ApproximateReciprocalSquareRoot(float x) {
+  return 1.0f / std::sqrt(x);
+}
+inline float ApproximateExp2(float x) { return std::exp2(x); }
+
+inline uint32_t PackBf16(float a, float b) {
+  return FromFloat<BF16>(a).bits |
+         static_cast<uint32_t>(FromFloat<BF16>(b).bits) << 16;
+}
+inline uint32_t PackF16(float a, float b) {
+  return FromFloat<F16>(a).bits | static_cast<uint32_t>(FromFloat<F16>(b).bits)
+                                      << 16;
+}
+inline void UnpackF16(uint32_t pair, float& a, float& b) {
+  a = ToFloat(F16{static_cast<uint16_t>(pair & 0xffffu)});
+  b = ToFloat(F16{static_cast<uint16_t>(pair >> 16)});
+}
+
+// No FP8 instructions: quant/fp8.cuh converts in software.
+inline constexpr bool kHasF8Instructions = false;
+inline uint32_t PackF8E4M3Fn(float, float, float, float) { std::abort(); }
+inline uint32_t PackF8E5M2(float, float, float, float) { std::abort(); }
+
+}  // namespace lamina::gpu

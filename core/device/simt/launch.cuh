@@ -1,0 +1,29 @@
+#pragma once
+
+// Host SIMT's part of core/launch.cuh.
+
+#include "lamina/core/device/simt/executor.h"
+#include "lamina/core/launch.h"
+
+namespace lamina::gpu {
+
+template <class Args>
+Error Launch(void (*kernel)(Args), const LaunchShape& shape,
+             const LaunchTarget& target, const Args& args) {
+  if (shape.blocks == 0) return {};
+  struct Call {
+    void (*kernel)(Args);
+    Args args;
+  };
+  const Call call{kernel, args};
+  simt::Run(
+      {.shape = shape, .wave_size = target.wave_size},
+      [](const void* p) {
+        const Call& c = *static_cast<const Call*>(p);
+        c.kernel(c.args);
+      },
+      &call);
+  return {};
+}
+
+}  // namespace lamina::gpu

@@ -1,0 +1,32 @@
+#pragma once
+
+// What host code and kernel launchers exchange: plain values, so that neither
+// has to include the other's world.
+
+#include <cstdint>
+
+namespace lamina::gpu {
+
+// Where a kernel goes.
+struct LaunchTarget {
+  void* stream = nullptr;  // the vendor's stream
+  int device = 0;
+  int wave_size = 32;
+  bool overlap = false;  // Stream::overlap()
+};
+
+struct LaunchShape {
+  int64_t blocks = 0;  // a multiple of cluster_blocks, at most kMaxBlocks
+  int threads = 0;     // a block; a multiple of the wave size
+  int cluster_blocks = 1;
+  int64_t shared_bytes = 0;  // dynamic shared memory a block
+};
+inline constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
+
+// The vendor's error code, 0 for none; see ToStatus in core/device/runtime.h.
+struct [[nodiscard]] Error {
+  int code = 0;
+  constexpr bool ok() const { return code == 0; }
+};
+
+}  // namespace lamina::gpu

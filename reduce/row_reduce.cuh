@@ -1,0 +1,150 @@
+#pragma once
+
+// A row and the lanes that share it.
+//
+// Octet k of lane l of a row of `lanes` lanes begins at column
+// 8 * (k * lanes + l): neighbouring lanes own neighbouring columns, and 32 of
+// them a canonical chunk. The lanes are
+//
+//   kWave    up to 32 lanes of one wave: rows up to 256 columns an octet;
+//            a block then holds several rows
+//   kBlock   a block
+//   kCluster the blocks of a cluster: few, long rows
+//
+// Sums are the canonical ones (core/canonical_sum.h), whatever the split: the
+// lanes that own a chunk add it, and every lane adds the chunks in the order of
+// their columns.
+
+#include <cstdint>
+
+#include "lamina/core/octet.cuh"
+#include "lamina/reduce/row_split.h"
+#include "lamina/reduce/wave_reduce.cuh"
+
+namespace lamina::gpu {
+
+// What one lane knows of its row. kOctets: how many octets it owns.
+template <int kWave, RowScope kScope, int kOctets>
+class RowLanes {
+ public:
+  // Of the grid that RowShape() describes; `lanes` is RowSplit::lanes, the
+  // lanes of a block (kWave: of a row).
+  __device__ RowLanes(int lanes, int64_t cols) : cols_(cols) {
+    const int thread = ThreadIndex();
+    if constexpr (kScope == RowScope::kWave) {
+      lanes_ = lanes;
+      lane_ = thread & (lanes - 1);
+      row_ = BlockIndex() * (BlockThreads() / lanes) + thread / lanes;
+    } else if constexpr (kScope == RowScope::kBlock) {
+      lanes_ = lanes;
+      lane_ = thread;
+      row_ = BlockIndex();
+    } else {
+      lanes_ = lanes * ClusterBlocks();
+      lane_ = lanes * ClusterRank() + thread;
+      row_ = BlockIndex() / ClusterBlocks();
+      // NOTE: waited for in the first reduction: a block must have started
+      // before another writes to its shared memory.
+      ClusterArrive();
+    }
+  }
+
+  // The row; in kWave scope it can be past the last one.
+  __device__ int64_t row() const { return row_; }
+  __device__ int lane() const { return lane_; }
+  __device__ int lanes() const { return lanes_; }
+  // First column of octet k; can be past the end.
+  __device__ int64_t Column(int k) const {
+    return (static_cast<int64_t>(k) * lanes_ + lane_) * kOctet;
+  }
+  // Columns of octet k that exist: 0 to 8.
+  __device__ int Count(int k) const {
+    const int64_t left = cols_ - Column(k);
+    return left >= kOctet ? kOctet : left > 0 ? static_cast<int>(left) : 0;
+  }
+
+  // The canonical sum of the row; octet_sums[k] is TreeSum of octet k (+0 past
+  // the end). `slot` numbers the reductions of a kernel from 0.
+  __device__ float Sum(const float (&octet_sums)[kOctets], int slot) {
+    return AddChunks(0.0f, octet_sums, slot);
+  }
+
+  // total + the chunks of these octets, in the order of the columns.
+  __device__ float AddChunks(float total, const float (&octet_sums)[kOctets],
+                             int slot) {
+    if constexpr (kScope == RowScope::kWave) {
+#pragma unroll
+      for (int k = 0; k < kOctets; ++k) {
+        total += ChunkSum<kWave>(octet_sums[k], lanes_);
+      }
+      return total;
+    } else {
+      float* const partial = Partials(slot);
+#pragma unroll
+      for (int k = 0; k < kOctets; ++k) {
+        Publish(partial + k * groups() + lane_ / kChunkLanes,
+                ChunkSum<kWave>(octet_sums[k]));
+      }
+      Sync(slot);
+      const int chunks = kOctets * groups();
+      for (int i = 0; i < chunks; ++i) total += partial[i];
+      return total;
+    }
+  }
+
+  // combine over the row's lanes: commutative and associative. `value` of
+  // lanes without columns must not matter.
+  template <class Combine>
+  __device__ float Reduce(float value, int slot, Combine&& combine) {
+    if constexpr (kScope == RowScope::kWave) {
+      return WaveReduce<kWave>(value, lanes_, combine);
+    } else {
+      float* const partial = Partials(slot);
+      Publish(partial + lane_ / kChunkLanes,
+              WaveReduce<kWave>(value, kChunkLanes, combine));
+      Sync(slot);
+      value = partial[0];
+      for (int i = 1; i < groups(); ++i) value = combine(value, partial[i]);
+      return value;
+    }
+  }
+
+ private:
+  // Groups of 32 lanes in the row.
+  __device__ int groups() const { return lanes_ / kChunkLanes; }
+
+  // NOTE: each reduction of a kernel has memory of its own, so that one barrier
+  // is enough.
+  __device__ float* Partials(int slot) const {
+    return SharedMemory<float>() + slot * kOctets * groups();
+  }
+
+  __device__ void Publish(float* to, float value) {
+    const int lane = ThreadIndex() % kChunkLanes;
+    if constexpr (kScope == RowScope::kCluster) {
+      if (!started_) ClusterWait();
+      started_ = true;
+      // Lane i writes to block i: clusters have at most 8 blocks.
+      if (lane < ClusterBlocks()) StoreShared(to, lane, value);
+    } else {
+      if (lane == 0) *to = value;
+    }
+  }
+
+  __device__ void Sync(int) {
+    if constexpr (kScope == RowScope::kCluster) {
+      ClusterArrive();
+      ClusterWait();
+    } else {
+      BlockSync();
+    }
+  }
+
+  int64_t cols_;
+  int64_t row_;
+  int lanes_;
+  int lane_;
+  bool started_ = false;
+};
+
+}  // namespace lamina::gpu
