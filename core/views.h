@@ -65,6 +65,35 @@ struct BasicVectorView {
 using VectorView = BasicVectorView<void>;
 using ConstVectorView = BasicVectorView<const void>;
 
+// The same rows in the same order as one matrix, where the strides allow it:
+// finding a row of it takes no division.
+template <class Void>
+constexpr BasicMatrixView<Void> Flattened(BasicMatrixView<Void> view) {
+  if (view.batch == 1) return view;
+  if (view.rows == 1) {
+    view.row_stride = view.batch_stride;
+  } else if (view.batch_stride != view.rows * view.row_stride) {
+    return view;
+  }
+  view.rows *= view.batch;
+  view.batch = 1;
+  return view;
+}
+
+// True when the first element of every row is aligned to `bytes`. Of types of
+// at least one byte.
+template <class Void>
+inline bool RowsAreAligned(const BasicMatrixView<Void>& view, int64_t bytes) {
+  const auto aligned = [&](int64_t elements) {
+    return BytesFor(view.dtype, elements) % bytes == 0;
+  };
+  return reinterpret_cast<uintptr_t>(view.data) %
+                 static_cast<uintptr_t>(bytes) ==
+             0 &&
+         (view.rows <= 1 || aligned(view.row_stride)) &&
+         (view.batch <= 1 || aligned(view.batch_stride));
+}
+
 // Views of typed pointers: Matrix(p, rows, cols) is dense, a fourth argument
 // gives the row pitch.
 template <class T>

@@ -1,0 +1,183 @@
+#pragma once
+
+// The quantising store of GPU kernels: the rule of quant/scale.h, bit for bit,
+// from octets in registers.
+//
+//   const float inverse = StaticInverse(out);   // before WaitForPredecessor
+//   …
+//   StoreQuantizedRow<T>(out, inverse, row, values, slot);
+//
+// Exchanges between lanes: a dynamic scale of a row is one reduction of the
+// row (shared memory of `slot`); a dynamic scale of a block of 32, 64 or 128
+// columns is one over 4, 8 or 16 adjacent lanes. All lanes must therefore call
+// these functions, those of rows and octets past the end too; they store
+// nothing.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "lamina/core/octet.cuh"
+#include "lamina/quant/fp8.cuh"
+#include "lamina/quant/quantized_args.h"
+#include "lamina/reduce/row_reduce.cuh"
+#include "lamina/reduce/wave_reduce.cuh"
+
+namespace lamina::gpu {
+
+__device__ inline float LoadScale(const ScaleArgs& scales, int64_t index) {
+  return scales.dtype == DType::kF32
+             ? static_cast<const float*>(scales.data)[index]
+             : ToFloat(static_cast<const F8E8M0*>(scales.data)[index]);
+}
+
+// 1 / scale of a static scale of the tensor; 0 for other outputs, where nobody
+// reads it. The caller may read it before WaitForPredecessor.
+__device__ inline float StaticInverse(const QuantizedArgs& out) {
+  if (!out.has_value() || out.dynamic ||
+      out.scales.granularity != ScaleGranularity::kPerTensor) {
+    return 0.0f;
+  }
+  return Divide(1.0f, LoadScale(out.scales, 0));
+}
+
+// The dynamic scale of a group with this amax, as it is stored.
+__device__ inline float DynamicScale(const QuantizedArgs& out, float amax) {
+  const float bounded = amax < out.scale_ub ? amax : out.scale_ub;
+  const float scale = Divide(bounded, out.qmax);
+  const float at_least = scale > out.min_scale ? scale : out.min_scale;
+  return out.scales.dtype == DType::kF32 ? at_least
+                                         : ToFloat(FromFloat<F8E8M0>(at_least));
+}
+// Stores what DynamicScale gave.
+__device__ inline void StoreDynamicScale(const QuantizedArgs& out, int64_t row,
+                                         int64_t col, float scale) {
+  const int64_t index = out.scales.Index(row, col);
+  if (out.scales.dtype == DType::kF32) {
+    static_cast<float*>(out.scales.data)[index] = scale;
+  } else {
+    // NOTE: `scale` is a power of two, so that nothing is rounded twice.
+    static_cast<F8E8M0*>(out.scales.data)[index] = FromFloat<F8E8M0>(scale);
+  }
+}
+
+struct Larger {
+  __device__ float operator()(float a, float b) const { return a > b ? a : b; }
+};
+
+// max(amax, largest |v| over the finite values of the first `count`).
+__device__ inline float FiniteAbsMax(const Octet& octet, int count,
+                                     float amax) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  float largest = amax;
+  if (count == kOctet) {
+    // fmaxf ignores NaN; an infinity is rare and sorted out below.
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) {
+      largest = ::fmaxf(largest, ::fabsf(octet.v[i]));
+    }
+    if (largest <= kLargest) return largest;
+  }
+#pragma unroll
+  for (int i = 0; i < kOctet; ++i) {
+    const float magnitude = ::fabsf(octet.v[i]);
+    if (i < count && magnitude <= kLargest && magnitude > amax) {
+      amax = magnitude;
+    }
+  }
+  return amax;
+}
+
+// What is quantised: the values, or the values rounded to T.
+template <class T>
+__device__ inline Octet QuantizedValues(const QuantizedArgs& out,
+                                        const Octet& values) {
+  return out.round_before_quant ? RoundTo<T>(values) : values;
+}
+
+// Codes of the first `count` of QuantizedValues, at (row, col).
+__device__ inline void StoreCodes(const QuantizedArgs& out, int64_t row,
+                                  int64_t col, int count, const Octet& values,
+                                  float inverse) {
+  if (count <= 0) return;
+  Octet scaled = Map(values, [&](float v) { return v * inverse; });
+  if (out.clamp) {
+    scaled = Map(scaled, [&](float v) {  // NaN passes
+      const float below = v > out.qmax ? out.qmax : v;
+      return below < -out.qmax ? -out.qmax : below;
+    });
+  }
+  const Bits64 codes = EncodeOctet(out.codes.dtype, scaled);
+  uint8_t* const p = out.codes.Row<uint8_t>(row) + col;
+  if (count == kOctet && out.octets) {
+    Store64(codes, p);
+  } else {
+    StoreCodesUpTo(codes, p, count);
+  }
+}
+
+// Quantises the octet at (row, col) whose first `count` columns exist; 0 or
+// less: it only takes part in the exchange. Not for out.scale_of_row() and not
+// for dynamic scales that rows share. `lanes`: how many adjacent lanes, a
+// power of two, own the adjacent octets of this row; columns that are multiples
+// of 8 * lanes belong to the first of them.
+template <class T, int kWave>
+__device__ inline void StoreQuantizedOctet(const QuantizedArgs& out,
+                                           float static_inverse, int64_t row,
+                                           int64_t col, int count,
+                                           const Octet& values,
+                                           int lanes = kWave) {
+  const Octet v = QuantizedValues<T>(out, values);
+  float inverse = static_inverse;
+  if (out.dynamic) {
+    const int block_lanes = 1 << (out.scales.col_shift - 3);
+    const float amax =
+        WaveReduce<kWave>(FiniteAbsMax(v, count, 0.0f),
+                          block_lanes < lanes ? block_lanes : lanes, Larger{});
+    const float scale = DynamicScale(out, amax);
+    const int64_t in_block = col & ((int64_t{1} << out.scales.col_shift) - 1);
+    if (count > 0 && in_block == 0) StoreDynamicScale(out, row, col, scale);
+    inverse = Divide(1.0f, scale);
+  } else if (out.scales.granularity != ScaleGranularity::kPerTensor &&
+             count > 0) {
+    inverse = Divide(1.0f, LoadScale(out.scales, out.scales.Index(row, col)));
+  }
+  StoreCodes(out, row, col, count, v, inverse);
+}
+
+// Quantises a row. Rows past the last row of out.codes take part in exchanges
+// and store nothing. `values` past the end of the row do not matter.
+template <class T, int kWave, RowScope kScope, int kOctets>
+__device__ inline void StoreQuantizedRow(const QuantizedArgs& out,
+                                         float static_inverse,
+                                         RowLanes<kWave, kScope, kOctets>& row,
+                                         const Octet (&values)[kOctets],
+                                         int slot) {
+  const bool exists = row.row() < out.codes.total_rows();
+  if (!out.scale_of_row()) {
+#pragma unroll
+    for (int k = 0; k < kOctets; ++k) {
+      StoreQuantizedOctet<T, kWave>(out, static_inverse, row.row(),
+                                    row.Column(k), exists ? row.Count(k) : 0,
+                                    values[k],
+                                    row.lanes() < kWave ? row.lanes() : kWave);
+    }
+    return;
+  }
+  float amax = 0.0f;
+#pragma unroll
+  for (int k = 0; k < kOctets; ++k) {
+    amax = FiniteAbsMax(QuantizedValues<T>(out, values[k]), row.Count(k), amax);
+  }
+  const float scale = DynamicScale(out, row.Reduce(amax, slot, Larger{}));
+  if (!exists) return;
+  if (row.lane() == 0) StoreDynamicScale(out, row.row(), 0, scale);
+  const float inverse = Divide(1.0f, scale);
+#pragma unroll
+  for (int k = 0; k < kOctets; ++k) {
+    StoreCodes(out, row.row(), row.Column(k), row.Count(k),
+               QuantizedValues<T>(out, values[k]), inverse);
+  }
+}
+
+}  // namespace lamina::gpu
