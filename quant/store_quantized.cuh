@@ -3,9 +3,9 @@
 // The quantising store of GPU kernels: the rule of quant/scale.h, bit for bit,
 // from octets in registers.
 //
-//   const float inverse = StaticInverse(out);   // before WaitForPredecessor
+//   const float scale = StaticScale(out);   // before WaitForPredecessor
 //   …
-//   StoreQuantizedRow<T>(out, inverse, row, values, slot);
+//   StoreQuantizedRow<T>(out, scale, row, values, slot);
 //
 // Exchanges between lanes: a dynamic scale of a row is one reduction of the
 // row (shared memory of `slot`); a dynamic scale of a block of 32, 64 or 128
@@ -31,14 +31,15 @@ __device__ inline float LoadScale(const ScaleArgs& scales, int64_t index) {
              : ToFloat(static_cast<const F8E8M0*>(scales.data)[index]);
 }
 
-// 1 / scale of a static scale of the tensor; 0 for other outputs, where nobody
-// reads it. The caller may read it before WaitForPredecessor.
-__device__ inline float StaticInverse(const QuantizedArgs& out) {
+// The static scale of a tensor; 1 for other outputs, where nobody reads it. The
+// caller may read it before WaitForPredecessor. It is not divided here, so that
+// nothing waits for it before the loads that follow are on their way.
+__device__ inline float StaticScale(const QuantizedArgs& out) {
   if (!out.has_value() || out.dynamic ||
       out.scales.granularity != ScaleGranularity::kPerTensor) {
-    return 0.0f;
+    return 1.0f;
   }
-  return Divide(1.0f, LoadScale(out.scales, 0));
+  return LoadScale(out.scales, 0);
 }
 
 // The dynamic scale of a group with this amax, as it is stored.
@@ -123,33 +124,32 @@ __device__ inline void StoreCodes(const QuantizedArgs& out, int64_t row,
 // of 8 * lanes belong to the first of them.
 template <class T, int kWave>
 __device__ inline void StoreQuantizedOctet(const QuantizedArgs& out,
-                                           float static_inverse, int64_t row,
+                                           float static_scale, int64_t row,
                                            int64_t col, int count,
                                            const Octet& values,
                                            int lanes = kWave) {
   const Octet v = QuantizedValues<T>(out, values);
-  float inverse = static_inverse;
+  float scale = static_scale;
   if (out.dynamic) {
     const int block_lanes = 1 << (out.scales.col_shift - 3);
     const float amax =
         WaveReduce<kWave>(FiniteAbsMax(v, count, 0.0f),
                           block_lanes < lanes ? block_lanes : lanes, Larger{});
-    const float scale = DynamicScale(out, amax);
+    scale = DynamicScale(out, amax);
     const int64_t in_block = col & ((int64_t{1} << out.scales.col_shift) - 1);
     if (count > 0 && in_block == 0) StoreDynamicScale(out, row, col, scale);
-    inverse = Divide(1.0f, scale);
   } else if (out.scales.granularity != ScaleGranularity::kPerTensor &&
              count > 0) {
-    inverse = Divide(1.0f, LoadScale(out.scales, out.scales.Index(row, col)));
+    scale = LoadScale(out.scales, out.scales.Index(row, col));
   }
-  StoreCodes(out, row, col, count, v, inverse);
+  StoreCodes(out, row, col, count, v, Divide(1.0f, scale));
 }
 
 // Quantises a row. Rows past the last row of out.codes take part in exchanges
 // and store nothing. `values` past the end of the row do not matter.
 template <class T, int kWave, RowScope kScope, int kOctets>
 __device__ inline void StoreQuantizedRow(const QuantizedArgs& out,
-                                         float static_inverse,
+                                         float static_scale,
                                          RowLanes<kWave, kScope, kOctets>& row,
                                          const Octet (&values)[kOctets],
                                          int slot) {
@@ -157,9 +157,8 @@ __device__ inline void StoreQuantizedRow(const QuantizedArgs& out,
   if (!out.scale_of_row()) {
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
-      StoreQuantizedOctet<T, kWave>(out, static_inverse, row.row(),
-                                    row.Column(k), exists ? row.Count(k) : 0,
-                                    values[k],
+      StoreQuantizedOctet<T, kWave>(out, static_scale, row.row(), row.Column(k),
+                                    exists ? row.Count(k) : 0, values[k],
                                     row.lanes() < kWave ? row.lanes() : kWave);
     }
     return;
