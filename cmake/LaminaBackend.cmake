@@ -2,11 +2,11 @@
 option(LAMINA_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 set(LAMINA_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 
-if(LAMINA_GPU STREQUAL "cuda" OR LAMINA_GPU STREQUAL "hip")
+if(LAMINA_GPU STREQUAL "hip")
   message(FATAL_ERROR
     "LAMINA_GPU=${LAMINA_GPU}: this version has no ${LAMINA_GPU} backend; \
 the CPU backend is preset cpu")
-elseif(NOT LAMINA_GPU STREQUAL "none")
+elseif(NOT LAMINA_GPU MATCHES "^(none|cuda)$")
   message(FATAL_ERROR "LAMINA_GPU is none, cuda or hip; given: ${LAMINA_GPU}")
 endif()
 
@@ -14,6 +14,10 @@ endif()
 get_property(multi_config GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT multi_config)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+if(LAMINA_GPU STREQUAL "cuda")
+  include(LaminaCuda)
 endif()
 
 # For our own sources only, never for those who link them.
@@ -25,10 +29,14 @@ target_compile_options(lamina_flags INTERFACE
   # NOTE: the numerics contract fixes where products are fused; the compiler
   # must not fuse others.
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+if(LAMINA_GPU STREQUAL "cuda")
+  target_compile_definitions(lamina_flags INTERFACE LAMINA_GPU_CUDA=1)
+  target_compile_options(lamina_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:${LAMINA_CUDA_FLAGS}>")
+endif()
 if(LAMINA_SANITIZE)
   target_compile_options(lamina_flags INTERFACE
-    -fsanitize=${LAMINA_SANITIZE} -fno-sanitize-recover=all
-    -fno-omit-frame-pointer)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LAMINA_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
   target_link_options(lamina_flags INTERFACE -fsanitize=${LAMINA_SANITIZE})
 endif()
 
@@ -37,6 +45,6 @@ endif()
 target_link_libraries(lamina_flags INTERFACE hwy::hwy)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   target_compile_definitions(lamina_flags INTERFACE
-    "HWY_DISABLED_TARGETS=(~(HWY_AVX2|HWY_AVX3|HWY_SCALAR))"
-    HWY_BROKEN_EMU128=1)
+    "$<$<COMPILE_LANGUAGE:CXX>:HWY_DISABLED_TARGETS=(~(HWY_AVX2|HWY_AVX3|HWY_SCALAR))>"
+    $<$<COMPILE_LANGUAGE:CXX>:HWY_BROKEN_EMU128=1>)
 endif()

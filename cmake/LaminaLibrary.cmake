@@ -1,15 +1,21 @@
 # Libraries and the package that installs them.
 include(CMakePackageConfigHelpers)
 
-# lamina_library(NAME norm HDRS … SRCS … DEPS … PRIVATE_DEPS …)
+# lamina_library(NAME norm HDRS … SRCS … GPU_SRCS … DEPS … PRIVATE_DEPS …
+#   [CUDA_SRCS …] [SIMT_SRCS …])
 #
 # One static library lamina_<name> with the alias lamina::<name> and an include
 # root of its own: a build-tree link <root>/lamina/<name> -> source folder, so
 # that a header of a library that is not in DEPS cannot be included.
 # HDRS are the public headers, installed below include/lamina/<name>/ and
 # compiled alone by the target all_verify_interface_header_sets.
+#
+# GPU_SRCS, kernels (.cu) and the host code that only they need (.cc), are part
+# of the library in a GPU build; CUDA_SRCS in a CUDA build. Without a GPU, and
+# with tests, they are in lamina_<name>_simt instead: see lamina_simt_library.
 function(lamina_library)
-  cmake_parse_arguments(ARG "" "NAME" "HDRS;SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME"
+    "HDRS;SRCS;GPU_SRCS;CUDA_SRCS;SIMT_SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target lamina_${ARG_NAME})
   add_library(${target} STATIC ${ARG_SRCS})
   add_library(lamina::${ARG_NAME} ALIAS ${target})
@@ -32,6 +38,51 @@ function(lamina_library)
     PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:lamina_flags>)
 
   lamina_component(${ARG_NAME} ${target})
+
+  if(LAMINA_GPU STREQUAL "cuda")
+    set(gpu_sources ${ARG_GPU_SRCS} ${ARG_CUDA_SRCS})
+    target_sources(${target} PRIVATE ${gpu_sources})
+    lamina_cuda_target(${target})
+    list(FILTER gpu_sources INCLUDE REGEX "\\.cu$")
+    if(gpu_sources)
+      lamina_cuda_all_architectures(${target} ${gpu_sources})
+    endif()
+  elseif(LAMINA_BUILD_TESTS AND (ARG_GPU_SRCS OR ARG_SIMT_SRCS))
+    lamina_simt_library(${ARG_NAME}
+      SRCS ${ARG_SRCS} ${ARG_GPU_SRCS} ${ARG_SIMT_SRCS}
+      DEPS ${ARG_DEPS} ${ARG_PRIVATE_DEPS})
+  endif()
+endfunction()
+
+# lamina_simt_library(norm SRCS … DEPS …)
+#
+# For tests, where there is no GPU: objects lamina_<name>_simt with which the
+# operators run their GPU kernels on the host (core/device/simt): the kernels,
+# compiled by the C++ compiler from a generated source that includes the .cu
+# file, and the host code a second time, with LAMINA_SIMT=1. The CPU kernels
+# (*_cpu.cc) are those of lamina_<name>. lamina_test links them: see GPU there.
+function(lamina_simt_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SRCS;DEPS")
+  list(FILTER ARG_SRCS EXCLUDE REGEX "_cpu\\.cc$|cpu_target\\.cc$")
+  set(sources "")
+  foreach(source IN LISTS ARG_SRCS)
+    if(source MATCHES "\\.cu$")
+      set(generated ${CMAKE_CURRENT_BINARY_DIR}/simt/${source}.cc)
+      file(CONFIGURE OUTPUT ${generated}
+        CONTENT "#include \"lamina/${name}/${source}\"\n")
+      # Not the compiler that the pragmas are for. Kernels are run, not timed.
+      set_source_files_properties(${generated} PROPERTIES
+        COMPILE_OPTIONS "-Wno-unknown-pragmas;-O1")
+      set(source ${generated})
+    endif()
+    list(APPEND sources ${source})
+  endforeach()
+  set(target lamina_${name}_simt)
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  target_compile_definitions(${target} PRIVATE LAMINA_SIMT=1)
+  target_link_libraries(${target}
+    PRIVATE lamina_${name} ${ARG_DEPS} lamina_flags)
 endfunction()
 
 # Makes an installable component of a target and notes, in rank order, the

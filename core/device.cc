@@ -7,6 +7,9 @@
 #include <fstream>
 #include <string>
 
+#include "lamina/core/device/runtime.h"
+#include "lamina/core/gpu_backend.h"
+
 namespace lamina {
 namespace {
 
@@ -64,14 +67,30 @@ DeviceInfo QueryCpu() {
   return info;
 }
 
+const std::vector<DeviceInfo>& Gpus() {
+  static const auto* const gpus = new std::vector<DeviceInfo>([] {
+    if constexpr (kHasGpu) return gpu_runtime::QueryDevices();
+    return std::vector<DeviceInfo>();
+  }());
+  return *gpus;
+}
+
 }  // namespace
 
 const DeviceInfo& GetDeviceInfo(Device device) {
   static const DeviceInfo* const cpu = new DeviceInfo(QueryCpu());
   static const DeviceInfo* const none = new DeviceInfo();
-  return device == Device{} ? *cpu : *none;
+  if (device == Device{}) return *cpu;
+  for (const DeviceInfo& info : Gpus()) {
+    if (info.device == device) return info;
+  }
+  return *none;
 }
 
-std::vector<Device> ListDevices() { return {Device{}}; }
+std::vector<Device> ListDevices() {
+  std::vector<Device> devices = {Device{}};
+  for (const DeviceInfo& info : Gpus()) devices.push_back(info.device);
+  return devices;
+}
 
 }  // namespace lamina

@@ -37,6 +37,7 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;         // physical memory
   int64_t cache_bytes = 0;          // last-level cache (GPU: L2)
   int64_t shared_memory_bytes = 0;  // most per block; 0 on the CPU
+  int max_cluster_blocks = 1;       // that share their shared memory; 1: none
 };
 
 // What the device is. Queried once and cached; thread-safe. An index out of

@@ -28,5 +28,7 @@ struct [[nodiscard]] Error {
   int code = 0;
   constexpr bool ok() const { return code == 0; }
 };
+// No kernel was compiled for what the host chose: a defect of the policy.
+inline constexpr Error kNoKernel{-1};
 
 }  // namespace lamina::gpu

@@ -86,13 +86,24 @@ __device__ inline Octet LoadOctet(const T* p) {
 }
 
 // The first `count` columns, from any alignment of one element; the others are
-// +0. Any storage type.
+// +0.
 template <class T>
 __device__ inline Octet LoadOctetUpTo(const T* p, int64_t count) {
-  Octet octet;
+  Octet octet = {};
+  if constexpr (std::is_same_v<T, float>) {
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
-    octet.v[i] = i < count ? ToFloat(p[i]) : 0.0f;
+    for (int i = 0; i < kOctet; ++i) {
+      if (i < count) octet.v[i] = p[i];
+    }
+  } else {
+    Bits128 bits = {};
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) {
+      if (i < count) {
+        bits.word[i / 2] |= static_cast<uint32_t>(p[i].bits) << (i % 2 * 16);
+      }
+    }
+    octet_internal::Decode<T>(bits, octet);
   }
   return octet;
 }
@@ -122,9 +133,19 @@ __device__ inline void StoreOctet(const Octet& octet, T* p) {
 
 template <class T>
 __device__ inline void StoreOctetUpTo(const Octet& octet, T* p, int64_t count) {
+  if constexpr (std::is_same_v<T, float>) {
 #pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
-    if (i < count) p[i] = FromFloat<T>(octet.v[i]);
+    for (int i = 0; i < kOctet; ++i) {
+      if (i < count) p[i] = octet.v[i];
+    }
+  } else {
+    const Bits128 bits = octet_internal::Encode<T>(octet);
+#pragma unroll
+    for (int i = 0; i < kOctet; ++i) {
+      if (i < count) {
+        p[i].bits = static_cast<uint16_t>(bits.word[i / 2] >> (i % 2 * 16));
+      }
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/math.h"
 
 namespace lamina {
@@ -243,11 +244,23 @@ absl::Status CheckGateSpec(const char* op, const char* argument,
   return absl::OkStatus();
 }
 
+absl::Status CheckStream(const char* op, const Stream& stream) {
+  const Device device = stream.device();
+  if (device.backend == Backend::kCpu) return absl::OkStatus();
+  if (!IsBuilt(device.backend)) {
+    return absl::UnimplementedError(
+        absl::StrCat(op, ": stream: this build has no ", Name(device.backend),
+                     " backend; built backends: ", kBuiltBackends));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckCpuStream(const char* op, const Stream& stream) {
   if (stream.device().backend == Backend::kCpu) return absl::OkStatus();
+  LAMINA_RETURN_IF_ERROR(CheckStream(op, stream));
   return absl::UnimplementedError(absl::StrCat(
-      op, ": stream: this build has no ", Name(stream.device().backend),
-      " backend; built backends: cpu"));
+      op, ": stream: no ", Name(stream.device().backend),
+      " kernels for this operator in this version; it runs on: cpu"));
 }
 
 }  // namespace lamina

@@ -80,8 +80,11 @@ absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
 absl::Status CheckGateSpec(const char* op, const char* argument,
                            const GateSpec& spec);
 
-// Unimplemented when the stream belongs to a backend that this build has no
-// kernels for.
+// For an operator with GPU kernels. Unimplemented when this build does not have
+// the stream's backend, InvalidArgument when there is no device of that index,
+// Unavailable when the machine has no such device at all.
+absl::Status CheckStream(const char* op, const Stream& stream);
+// For an operator without them: Unimplemented for any GPU.
 absl::Status CheckCpuStream(const char* op, const Stream& stream);
 
 }  // namespace lamina

@@ -20,6 +20,21 @@ class Stream {
 
   Device device() const { return device_; }
   void* handle() const { return handle_; }
+
+  // The same stream, whose kernels may start while the kernel before them in
+  // the stream is still running: each one waits for the whole of its
+  // predecessor before it reads anything that the predecessor may have written
+  // and before it writes, but not before it reads weights (norm weights and
+  // biases, weight matrices) and static scales. So with overlap the operation
+  // right before in the stream must not write the weights and static scales of
+  // this call. Results are the same. Worth 0.3 to 0.5 us a kernel in a chain of
+  // small ones. On the CPU it does nothing.
+  Stream WithOverlap(bool overlap = true) const {
+    Stream stream = *this;
+    stream.overlap_ = overlap;
+    return stream;
+  }
+  bool overlap() const { return overlap_; }
   int num_threads() const { return num_threads_; }
 
  private:
@@ -29,6 +44,7 @@ class Stream {
   Device device_;
   void* handle_;
   int num_threads_;
+  bool overlap_ = false;
 };
 
 }  // namespace lamina

@@ -44,6 +44,13 @@ struct NormProblem {
   }
 };
 
+// AddRmsNorm's: norm.x + residual goes to residual_out and is normalised.
+struct AddRmsNormProblem {
+  NormProblem norm;
+  ConstMatrixView residual;
+  MatrixView residual_out;
+};
+
 absl::Status CheckNorm(const NormProblem& problem);
 
 // An error when `out` overlaps weight or bias.

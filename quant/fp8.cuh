@@ -120,20 +120,34 @@ __device__ inline Octet DecodeOctet(const Bits64& codes) {
 
 }  // namespace fp8_internal
 
-// Eight codes of `type` (an FP8 type or kI8), the first one lowest.
-__device__ inline Bits64 EncodeOctet(DType type, const Octet& octet) {
+namespace fp8_internal {
+// NOTE: one copy for all kernels of a file: inlined, it would be most of their
+// code.
+[[gnu::noinline]] __device__ inline Bits64 EncodeInSoftware(DType type,
+                                                            Octet octet) {
   switch (type) {
     case DType::kF8E4M3Fn:
-      return fp8_internal::EncodeOctet<F8E4M3Fn>(octet);
+      return EncodeOctet<F8E4M3Fn>(octet);
     case DType::kF8E5M2:
-      return fp8_internal::EncodeOctet<F8E5M2>(octet);
+      return EncodeOctet<F8E5M2>(octet);
     case DType::kF8E4M3Fnuz:
-      return fp8_internal::EncodeOctet<F8E4M3Fnuz>(octet);
+      return EncodeOctet<F8E4M3Fnuz>(octet);
     case DType::kF8E5M2Fnuz:
-      return fp8_internal::EncodeOctet<F8E5M2Fnuz>(octet);
+      return EncodeOctet<F8E5M2Fnuz>(octet);
     default:
-      return fp8_internal::EncodeOctet<int8_t>(octet);
+      return EncodeOctet<int8_t>(octet);
   }
+}
+}  // namespace fp8_internal
+
+// Eight codes of `type` (an FP8 type or kI8), the first one lowest.
+__device__ inline Bits64 EncodeOctet(DType type, const Octet& octet) {
+  if constexpr (kHasF8Instructions) {
+    if (type == DType::kF8E4M3Fn) {
+      return fp8_internal::EncodeOctet<F8E4M3Fn>(octet);
+    }
+  }
+  return fp8_internal::EncodeInSoftware(type, octet);
 }
 
 // The values of eight codes of `type`.
@@ -153,8 +167,8 @@ __device__ inline Octet DecodeOctet(DType type, const Bits64& codes) {
 }
 
 // The first `count` codes, to any alignment; from any alignment, the others 0.
-__device__ inline void StoreCodesUpTo(const Bits64& codes, uint8_t* p,
-                                      int count) {
+[[gnu::noinline]] __device__ inline void StoreCodesUpTo(Bits64 codes,
+                                                        uint8_t* p, int count) {
 #pragma unroll
   for (int i = 0; i < kOctet; ++i) {
     if (i < count) {

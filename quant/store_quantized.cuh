@@ -66,10 +66,25 @@ struct Larger {
   __device__ float operator()(float a, float b) const { return a > b ? a : b; }
 };
 
+namespace store_internal {
+[[gnu::noinline]] __device__ inline float FiniteAbsMaxOneByOne(Octet octet,
+                                                               int count,
+                                                               float amax) {
+#pragma unroll
+  for (int i = 0; i < kOctet; ++i) {
+    const float magnitude = ::fabsf(octet.v[i]);
+    if (i < count && magnitude <= std::numeric_limits<float>::max() &&
+        magnitude > amax) {
+      amax = magnitude;
+    }
+  }
+  return amax;
+}
+}  // namespace store_internal
+
 // max(amax, largest |v| over the finite values of the first `count`).
 __device__ inline float FiniteAbsMax(const Octet& octet, int count,
                                      float amax) {
-  constexpr float kLargest = std::numeric_limits<float>::max();
   float largest = amax;
   if (count == kOctet) {
     // fmaxf ignores NaN; an infinity is rare and sorted out below.
@@ -77,16 +92,9 @@ __device__ inline float FiniteAbsMax(const Octet& octet, int count,
     for (int i = 0; i < kOctet; ++i) {
       largest = ::fmaxf(largest, ::fabsf(octet.v[i]));
     }
-    if (largest <= kLargest) return largest;
+    if (largest <= std::numeric_limits<float>::max()) return largest;
   }
-#pragma unroll
-  for (int i = 0; i < kOctet; ++i) {
-    const float magnitude = ::fabsf(octet.v[i]);
-    if (i < count && magnitude <= kLargest && magnitude > amax) {
-      amax = magnitude;
-    }
-  }
-  return amax;
+  return store_internal::FiniteAbsMaxOneByOne(octet, count, amax);
 }
 
 // What is quantised: the values, or the values rounded to T.

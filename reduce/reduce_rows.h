@@ -30,39 +30,12 @@
 // Unimplemented for a type of x that is not in ReduceRowsTable
 // (reduce/reduce_rows/reduce_rows_policy.h) and for GPU streams.
 
-#include <cstdint>
-
 #include "absl/status/status.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
+#include "lamina/reduce/row_reduction.h"
 
 namespace lamina {
-
-enum class RowReduction : uint8_t {
-  kSum,
-  kSumOfSquares,
-  kMean,
-  kMax,
-  kAbsMax,
-  kArgMax,
-};
-constexpr const char* Name(RowReduction reduction) {
-  switch (reduction) {
-    case RowReduction::kSum:
-      return "sum";
-    case RowReduction::kSumOfSquares:
-      return "sum_of_squares";
-    case RowReduction::kMean:
-      return "mean";
-    case RowReduction::kMax:
-      return "max";
-    case RowReduction::kAbsMax:
-      return "absmax";
-    case RowReduction::kArgMax:
-      return "argmax";
-  }
-  return "invalid";
-}
 
 struct ReduceRowsArgs {
   ConstMatrixView x;  // [batch, rows, cols]: f32, f16, bf16

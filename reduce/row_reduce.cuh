@@ -29,7 +29,9 @@ class RowLanes {
  public:
   // Of the grid that RowShape() describes; `lanes` is RowSplit::lanes, the
   // lanes of a block (kWave: of a row).
-  __device__ RowLanes(int lanes, int64_t cols) : cols_(cols) {
+  // The grid's first row is `first_row`.
+  __device__ RowLanes(int lanes, int64_t cols, int64_t first_row = 0)
+      : cols_(cols) {
     const int thread = ThreadIndex();
     if constexpr (kScope == RowScope::kWave) {
       lanes_ = lanes;
@@ -47,15 +49,23 @@ class RowLanes {
       // before another writes to its shared memory.
       ClusterArrive();
     }
+    row_ += first_row;
   }
 
   // The row; in kWave scope it can be past the last one.
   __device__ int64_t row() const { return row_; }
   __device__ int lane() const { return lane_; }
   __device__ int lanes() const { return lanes_; }
+  // Columns that the lanes own at once.
+  __device__ int64_t columns() const {
+    return static_cast<int64_t>(kOctets) * lanes_ * kOctet;
+  }
+  // For rows longer than columns(): the octets now begin at this multiple of
+  // columns().
+  __device__ void MoveTo(int64_t column) { begin_ = column; }
   // First column of octet k; can be past the end.
   __device__ int64_t Column(int k) const {
-    return (static_cast<int64_t>(k) * lanes_ + lane_) * kOctet;
+    return begin_ + (static_cast<int64_t>(k) * lanes_ + lane_) * kOctet;
   }
   // Columns of octet k that exist: 0 to 8.
   __device__ int Count(int k) const {
@@ -85,24 +95,27 @@ class RowLanes {
         Publish(partial + k * groups() + lane_ / kChunkLanes,
                 ChunkSum<kWave>(octet_sums[k]));
       }
-      Sync(slot);
+      Sync();
       const int chunks = kOctets * groups();
       for (int i = 0; i < chunks; ++i) total += partial[i];
       return total;
     }
   }
 
-  // combine over the row's lanes: commutative and associative. `value` of
-  // lanes without columns must not matter.
-  template <class Combine>
-  __device__ float Reduce(float value, int slot, Combine&& combine) {
+  // combine over the row's lanes: commutative and associative. `value` (a
+  // float, or an int64_t when kOctets > 1) of lanes without columns must not
+  // matter.
+  template <class Value, class Combine>
+  __device__ Value Reduce(Value value, int slot, Combine&& combine) {
     if constexpr (kScope == RowScope::kWave) {
       return WaveReduce<kWave>(value, lanes_, combine);
     } else {
-      float* const partial = Partials(slot);
+      static_assert(sizeof(Value) <= kOctets * sizeof(float),
+                    "a slot holds kOctets floats for 32 lanes");
+      Value* const partial = reinterpret_cast<Value*>(Partials(slot));
       Publish(partial + lane_ / kChunkLanes,
               WaveReduce<kWave>(value, kChunkLanes, combine));
-      Sync(slot);
+      Sync();
       value = partial[0];
       for (int i = 1; i < groups(); ++i) value = combine(value, partial[i]);
       return value;
@@ -119,7 +132,8 @@ class RowLanes {
     return SharedMemory<float>() + slot * kOctets * groups();
   }
 
-  __device__ void Publish(float* to, float value) {
+  template <class Value>
+  __device__ void Publish(Value* to, Value value) {
     const int lane = ThreadIndex() % kChunkLanes;
     if constexpr (kScope == RowScope::kCluster) {
       if (!started_) ClusterWait();
@@ -131,7 +145,7 @@ class RowLanes {
     }
   }
 
-  __device__ void Sync(int) {
+  __device__ void Sync() {
     if constexpr (kScope == RowScope::kCluster) {
       ClusterArrive();
       ClusterWait();
@@ -141,6 +155,7 @@ class RowLanes {
   }
 
   int64_t cols_;
+  int64_t begin_ = 0;
   int64_t row_;
   int lanes_;
   int lane_;

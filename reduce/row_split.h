@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device.h"
 #include "lamina/core/launch.h"
 #include "lamina/core/math.h"
 
@@ -43,6 +43,71 @@ struct RowSplit {
     return scope == RowScope::kWave ? block_lanes / lanes : 1;
   }
 };
+
+// Rows that one launch can take.
+constexpr int64_t MaxRows(const RowSplit& split) {
+  return kMaxBlocks / split.cluster_blocks * split.rows_per_block();
+}
+
+// What a split depends on, beside the rows.
+struct RowArch {
+  int units = 1;  // SMs or CUs
+  int wave_size = 32;
+  int max_cluster_blocks = 1;  // 1: no clusters
+};
+
+inline RowArch RowArchOf(const DeviceInfo& info) {
+  return {.units = info.num_units,
+          .wave_size = info.wave_size,
+          .max_cluster_blocks = info.max_cluster_blocks};
+}
+
+// A split for kernels that keep a row in registers. Rows that do not fit get
+// the widest block there is (split.columns() < cols).
+//
+// NOTE: the split never changes a result: sums are canonical.
+constexpr RowSplit SelectRowSplit(int64_t rows, int64_t cols,
+                                  const RowArch& arch) {
+  const auto lanes_for = [&](int64_t octets_a_lane, int64_t blocks) {
+    const int64_t columns = 8 * octets_a_lane * blocks;
+    return static_cast<int>(
+        RoundUp(CeilDiv(cols > 1 ? cols : 1, columns), arch.wave_size));
+  };
+  if (cols <= 256) {
+    int lanes = 1;
+    while (lanes * 8 < cols) lanes *= 2;
+    return {.scope = RowScope::kWave, .octets = 1, .lanes = lanes};
+  }
+  // Few rows: as many SMs as a row can use.
+  const int64_t most = arch.units / (rows > 1 ? rows : 1);
+  for (int blocks = arch.max_cluster_blocks; blocks > 1; blocks /= 2) {
+    if (blocks > most) continue;
+    // At least 128 lanes a block, one octet each.
+    if (cols < int64_t{blocks} * 128 * 8) continue;
+    const int octets = cols <= int64_t{blocks} * 512 * 8 ? 1 : 2;
+    const int lanes = lanes_for(octets, blocks);
+    if (lanes > 512) continue;
+    return {.scope = RowScope::kCluster,
+            .octets = octets,
+            .lanes = lanes,
+            .cluster_blocks = blocks};
+  }
+  if (cols <= 512 * 8 * 4) {
+    const int octets = cols <= 4096 ? 1 : cols <= 8192 ? 2 : 4;
+    return {.scope = RowScope::kBlock,
+            .octets = octets,
+            .lanes = lanes_for(octets, 1)};
+  }
+  for (int blocks = 2; blocks <= arch.max_cluster_blocks; blocks *= 2) {
+    const int lanes = lanes_for(2, blocks);
+    if (lanes > 512) continue;
+    return {.scope = RowScope::kCluster,
+            .octets = 2,
+            .lanes = lanes,
+            .cluster_blocks = blocks};
+  }
+  return {.scope = RowScope::kBlock, .octets = 2, .lanes = 512};
+}
 
 // The launch of a kernel with `reductions` reductions over `rows` rows.
 constexpr LaunchShape RowShape(const RowSplit& split, int64_t rows,

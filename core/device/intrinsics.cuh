@@ -9,8 +9,8 @@
 //           barrier of the cluster; ClusterRank, ClusterBlocks
 // Lanes     ShuffleXor<kWave>(value, mask): all lanes of the wave take part
 // Shared    SharedMemory<T>(): the block's dynamic shared memory;
-//           StoreShared(pointer, rank, value): to the same place in another
-//           block of the cluster
+//           StoreShared(pointer, rank, value): a float or int64_t, to the same
+//           place in another block of the cluster
 // Overlap   AllowDependents, WaitForPredecessor (programmatic dependent launch)
 // Memory    Load128, Load128Constant (never written while the kernel runs),
 //           Load128Streaming (read once), Store128, Store64 (the same names

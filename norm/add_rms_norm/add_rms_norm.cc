@@ -1,7 +1,9 @@
 #include "lamina/norm/add_rms_norm.h"
 
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 #include "lamina/norm/add_rms_norm/add_rms_norm_policy.h"
+#include "lamina/norm/norm_gpu.h"
 
 namespace lamina {
 namespace {
@@ -47,8 +49,12 @@ absl::Status AddRmsNorm(const AddRmsNormArgs& args, Stream stream) {
       .residual_out = args.residual_out};
   LAMINA_RETURN_IF_ERROR(norm_internal::CheckNorm(problem.norm));
   LAMINA_RETURN_IF_ERROR(CheckResidual(problem));
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream(problem.norm.op, stream));
-  if (args.x.total_rows() > 0) norm_internal::AddRmsNormCpu(problem, stream);
+  LAMINA_RETURN_IF_ERROR(CheckStream(problem.norm.op, stream));
+  if (args.x.total_rows() == 0) return absl::OkStatus();
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) return norm_internal::AddRmsNormGpu(problem, stream);
+  }
+  norm_internal::AddRmsNormCpu(problem, stream);
   return absl::OkStatus();
 }
 

@@ -13,11 +13,6 @@ using AddRmsNormTable = norm_internal::NormTable;
 namespace norm_internal {
 
 // Backends. The arguments are valid and there is something to do.
-struct AddRmsNormProblem {
-  NormProblem norm;
-  ConstMatrixView residual;
-  MatrixView residual_out;
-};
 void AddRmsNormCpu(const AddRmsNormProblem& problem, const Stream& stream);
 
 }  // namespace norm_internal

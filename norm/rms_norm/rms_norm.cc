@@ -1,7 +1,9 @@
 #include "lamina/norm/rms_norm.h"
 
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 #include "lamina/norm/rms_norm/rms_norm_policy.h"
+#include "lamina/norm/norm_gpu.h"
 
 namespace lamina {
 
@@ -15,8 +17,12 @@ absl::Status RmsNorm(const RmsNormArgs& args, Stream stream) {
       .y = args.y,
       .quantized = args.quantized};
   LAMINA_RETURN_IF_ERROR(norm_internal::CheckNorm(problem));
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream(problem.op, stream));
-  if (problem.x.total_rows() > 0) norm_internal::RmsNormCpu(problem, stream);
+  LAMINA_RETURN_IF_ERROR(CheckStream(problem.op, stream));
+  if (problem.x.total_rows() == 0) return absl::OkStatus();
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) return norm_internal::RmsNormGpu(problem, stream);
+  }
+  norm_internal::RmsNormCpu(problem, stream);
   return absl::OkStatus();
 }
 

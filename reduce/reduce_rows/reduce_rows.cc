@@ -5,7 +5,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/device/runtime.h"
+#include "lamina/core/gpu_backend.h"
+#include "lamina/core/octet_access.h"
 #include "lamina/core/status.h"
+#include "lamina/reduce/reduce_rows/reduce_rows_args.h"
 #include "lamina/reduce/reduce_rows/reduce_rows_policy.h"
 
 namespace lamina {
@@ -49,12 +53,27 @@ absl::Status CheckArgs(const ReduceRowsArgs& args) {
   return CheckOverlap(kOp, "y", y, "x", x, /*in_place_ok=*/false);
 }
 
+absl::Status ReduceRowsGpu(const ReduceRowsArgs& args, const Stream& stream) {
+  using namespace reduce_internal;
+  const ReduceRowsPlan plan = SelectReduceRowsPlan(
+      args.x.total_rows(), args.x.cols, gpu::MovesOctets(args.x),
+      gpu::RowArchOf(GetDeviceInfo(stream.device())));
+  return ToStatus(
+      kOp,
+      LaunchReduceRows({.x = args.x, .reduction = args.reduction, .y = args.y},
+                       plan, TargetOf(stream)));
+}
+
 }  // namespace
 
 absl::Status ReduceRows(const ReduceRowsArgs& args, Stream stream) {
   LAMINA_RETURN_IF_ERROR(CheckArgs(args));
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream(kOp, stream));
-  if (args.x.total_rows() > 0) reduce_internal::ReduceRowsCpu(args, stream);
+  LAMINA_RETURN_IF_ERROR(CheckStream(kOp, stream));
+  if (args.x.total_rows() == 0) return absl::OkStatus();
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) return ReduceRowsGpu(args, stream);
+  }
+  reduce_internal::ReduceRowsCpu(args, stream);
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
 #include "tests/support/targets.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
@@ -66,7 +67,7 @@ TYPED_TEST(ActivationOf, EqualsTheRule) {
           const GuardedMatrix y(DTypeOf<T>::value, 3, cols, cols + pad,
                                 (cols + 1) % 5);
           ASSERT_TRUE(Activation({.x = x.view(), .kind = kind, .y = y.view()},
-                                 Stream::Cpu(2))
+                                 testing::TestStream(2))
                           .ok());
           ASSERT_EQ(testing::FirstDifference(y.template Dense<T>(), want), -1)
               << Name(kind) << " cols " << cols;
@@ -98,7 +99,7 @@ TYPED_TEST(ActivationOf, InPlaceWithAndWithoutCodes) {
                               .kind = ActivationKind::kGelu,
                               .y = y.view(),
                               .quantized = quantized ? out : QuantizedOutput{}},
-                             Stream::Cpu(2))
+                             testing::TestStream(2))
                       .ok());
       EXPECT_EQ(testing::FirstDifference(y.template Dense<T>(),
                                          TestFixture::Rounded(values)),
@@ -126,7 +127,7 @@ TYPED_TEST(ActivationOf, RowsAndThreadsDoNotMatter) {
     std::vector<T> y(static_cast<size_t>(rows * kCols));
     EXPECT_TRUE(Activation({.x = Matrix(from, rows, kCols),
                             .y = Matrix(y.data(), rows, kCols)},
-                           Stream::Cpu(threads))
+                           testing::TestStream(threads))
                     .ok());
     return y;
   };
@@ -142,7 +143,7 @@ TEST(Activation, Errors) {
   float x[8] = {};
   float y[8] = {};
   const auto error = [](const ActivationArgs& args) {
-    return std::string(Activation(args, Stream::Cpu()).ToString());
+    return std::string(Activation(args, testing::TestStream(2)).ToString());
   };
   EXPECT_EQ(error({.x = Matrix(x, 2, 4)}),
             "INVALID_ARGUMENT: Activation: y: given no output, want y, "
@@ -161,9 +162,9 @@ TEST(Activation, Errors) {
   EXPECT_EQ(error({.x = Matrix(integers, 2, 4), .y = Matrix(integers, 2, 4)}),
             "UNIMPLEMENTED: Activation: x.dtype: given i32; supported: f32, "
             "f16, bf16");
-  EXPECT_EQ(
-      Activation({.x = Matrix(x, 0, 4), .y = Matrix(y, 0, 4)}, Stream::Cpu()),
-      absl::OkStatus());
+  EXPECT_EQ(Activation({.x = Matrix(x, 0, 4), .y = Matrix(y, 0, 4)},
+                       testing::TestStream(2)),
+            absl::OkStatus());
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
 #include "tests/support/targets.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
@@ -129,7 +130,7 @@ TYPED_TEST(GatedActivationOf, EqualsTheRule) {
         const GuardedMatrix y(DTypeOf<T>::value, 3, cols);
         ASSERT_TRUE(
             GatedActivation({.x = x.view(), .gate = spec, .y = y.view()},
-                            Stream::Cpu(2))
+                            testing::TestStream(2))
                 .ok());
         ASSERT_EQ(testing::FirstDifference(y.template Dense<T>(), want), -1);
         ASSERT_TRUE(y.GuardsIntact());
@@ -153,7 +154,7 @@ TYPED_TEST(GatedActivationOf, AnyOffsetAndPitch) {
           const GateSpec spec{.layout = layout};
           ASSERT_TRUE(
               GatedActivation({.x = x.view(), .gate = spec, .y = y.view()},
-                              Stream::Cpu(1))
+                              testing::TestStream(1))
                   .ok());
           ASSERT_EQ(
               testing::FirstDifference(y.template Dense<T>(),
@@ -178,7 +179,7 @@ TYPED_TEST(GatedActivationOf, IsCloseToTheDoubleReference) {
     SCOPED_TRACE(NameOf(spec));
     const GuardedMatrix y(DTypeOf<T>::value, 1, kCols);
     ASSERT_TRUE(GatedActivation({.x = x.view(), .gate = spec, .y = y.view()},
-                                Stream::Cpu(2))
+                                testing::TestStream(2))
                     .ok());
     for (int64_t col = 0; col < kCols; ++col) {
       const auto [gate32, up32] =
@@ -232,7 +233,8 @@ TYPED_TEST(GatedActivationOf, ThreeDimensionalViews) {
       const ConstMatrixView x_view = view_of(x, 2 * kCols, x_interleaved);
       const MatrixView y_view = view_of(y, kCols, y_interleaved);
       ASSERT_TRUE(
-          GatedActivation({.x = x_view, .y = y_view}, Stream::Cpu(3)).ok());
+          GatedActivation({.x = x_view, .y = y_view}, testing::TestStream(3))
+              .ok());
       const std::vector<float> want = Model<T>({}, x_view);
       for (int64_t row = 0; row < kBatch * kRows; ++row) {
         for (int64_t col = 0; col < kCols; ++col) {
@@ -251,8 +253,9 @@ TYPED_TEST(GatedActivationOf, RowsThreadsAndRunsDoNotMatter) {
   const GuardedMatrix x = RandomMatrix<T>(17, kRows, 2 * kCols);
   const auto run = [&](ConstMatrixView view, int threads) {
     const GuardedMatrix y(DTypeOf<T>::value, view.rows, kCols);
-    EXPECT_TRUE(
-        GatedActivation({.x = view, .y = y.view()}, Stream::Cpu(threads)).ok());
+    EXPECT_TRUE(GatedActivation({.x = view, .y = y.view()},
+                                testing::TestStream(threads))
+                    .ok());
     return y.template Dense<T>();
   };
   const std::vector<T> all = run(x.view(), 1);
@@ -294,9 +297,9 @@ TYPED_TEST(GatedActivationOf, NanInfAndHugeValues) {
     const std::vector<float> want = Model<T>(spec, x);
     ForEachTarget([&] {
       const GuardedMatrix y(DTypeOf<T>::value, 1, cols);
-      ASSERT_TRUE(
-          GatedActivation({.x = x, .gate = spec, .y = y.view()}, Stream::Cpu(1))
-              .ok());
+      ASSERT_TRUE(GatedActivation({.x = x, .gate = spec, .y = y.view()},
+                                  testing::TestStream(1))
+                      .ok());
       for (int64_t col = 0; col < cols; ++col) {
         const T got = y.template At<T>(0, col);
         const T rounded = FromFloat<T>(want[col]);
@@ -330,7 +333,7 @@ TYPED_TEST(GatedActivationOf, OffsetsBeyond32Bits) {
       x.Row<T>(row)[col] = FromFloat<T>(random.Normal());
     }
   }
-  ASSERT_TRUE(GatedActivation({.x = x, .y = y}, Stream::Cpu(1)).ok());
+  ASSERT_TRUE(GatedActivation({.x = x, .y = y}, testing::TestStream(1)).ok());
   const std::vector<float> want = Model<T>({}, x);
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t col = 0; col < kCols; ++col) {
@@ -427,7 +430,7 @@ TYPED_TEST(GatedActivationOf, QuantizedEqualsTheRule) {
                                          .gate = spec,
                                          .y = with_y ? y.view() : MatrixView{},
                                          .quantized = got.out},
-                                        Stream::Cpu(2))
+                                        testing::TestStream(2))
                             .ok());
             ASSERT_TRUE(got == want);
             ASSERT_TRUE(got.codes.GuardsIntact());
@@ -474,7 +477,7 @@ TYPED_TEST(GatedActivationOf, LongRowsWithAScaleEach) {
             ASSERT_TRUE(
                 GatedActivation(
                     {.x = x.view(), .y = y.view(), .quantized = got.out},
-                    Stream::Cpu(2))
+                    testing::TestStream(2))
                     .ok());
             ASSERT_EQ(got.codes.template Dense<uint8_t>(),
                       want.codes.template Dense<uint8_t>());
@@ -499,7 +502,7 @@ TEST(GatedActivation, AZeroRowGetsTheSmallestScale) {
                                .quantized = {.codes = Matrix(codes, 1, 200),
                                              .scales = PerRow(&scale),
                                              .dynamic = true}},
-                              Stream::Cpu())
+                              testing::TestStream(2))
                   .ok());
   EXPECT_EQ(scale, MinScale(448.0f));
   for (const F8E4M3Fn code : codes) EXPECT_EQ(code.bits, 0);
@@ -513,7 +516,7 @@ TEST(GatedActivation, InfinitySaturatesAndNanStaysNan) {
                                .quantized = {.codes = Matrix(codes, 1, 3),
                                              .scales = PerRow(&scale),
                                              .dynamic = true}},
-                              Stream::Cpu())
+                              testing::TestStream(2))
                   .ok());
   EXPECT_EQ(ToFloat(codes[0]), 448.0f);
   EXPECT_TRUE(std::isnan(ToFloat(codes[1])));
@@ -527,13 +530,13 @@ TEST(GatedActivation, NothingToDoIsOk) {
   float x[8] = {};
   float y[4] = {};
   EXPECT_TRUE(GatedActivation({.x = Matrix(x, 0, 8), .y = Matrix(y, 0, 4)},
-                              Stream::Cpu())
+                              testing::TestStream(2))
                   .ok());
   EXPECT_TRUE(GatedActivation({.x = Matrix(x, 3, 0), .y = Matrix(y, 3, 0)},
-                              Stream::Cpu())
+                              testing::TestStream(2))
                   .ok());
   EXPECT_TRUE(GatedActivation({.x = Matrix(static_cast<float*>(nullptr), 0, 8)},
-                              Stream::Cpu())
+                              testing::TestStream(2))
                   .ok());
 }
 
@@ -542,7 +545,8 @@ class GatedActivationErrors : public ::testing::Test {
   GatedActivationErrors() {
     args_ = {.x = Matrix(x_, 2, 8), .y = Matrix(y_, 2, 4)};
   }
-  std::string Error(absl::StatusCode code, Stream stream = Stream::Cpu()) {
+  std::string Error(absl::StatusCode code,
+                    Stream stream = testing::TestStream(2)) {
     const absl::Status status = GatedActivation(args_, stream);
     EXPECT_EQ(status.code(), code) << status;
     return std::string(status.message());
@@ -608,7 +612,7 @@ TEST_F(GatedActivationErrors, Gate) {
   EXPECT_THAT(Invalid(), HasSubstr("gate.up_offset: given inf"));
   // They are not read without `clamped`.
   args_.gate = {.alpha = kNan, .limit = -1, .up_offset = kInf};
-  EXPECT_TRUE(GatedActivation(args_, Stream::Cpu()).ok());
+  EXPECT_TRUE(GatedActivation(args_, testing::TestStream(2)).ok());
 }
 
 TEST_F(GatedActivationErrors, Overlap) {

@@ -77,6 +77,10 @@ TEST(Stream, KnowsDeviceAndThreads) {
   const Stream gpu = Stream::Gpu(kCuda, &queue);
   EXPECT_EQ(gpu.device(), kCuda);
   EXPECT_EQ(gpu.handle(), &queue);
+  EXPECT_FALSE(gpu.overlap());
+  EXPECT_TRUE(gpu.WithOverlap().overlap());
+  EXPECT_EQ(gpu.WithOverlap().handle(), &queue);
+  EXPECT_FALSE(gpu.WithOverlap().WithOverlap(false).overlap());
 }
 
 // ---- Buffer -----------------------------------------------------------------

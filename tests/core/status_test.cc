@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "lamina/core/gpu_backend.h"
 #include "tests/support/random.h"
 
 namespace lamina {
@@ -178,12 +180,16 @@ TEST(CheckDType, NamesBoth) {
             "Op: y.dtype: given f16, want f8e4m3fn");
 }
 
-TEST(CheckCpuStream, NamesTheMissingBackend) {
+TEST(CheckStream, NamesTheMissingBackend) {
+  const Stream hip = Stream::Gpu({Backend::kHip, 0}, nullptr);
+  const std::string missing =
+      absl::StrCat("UNIMPLEMENTED: Op: stream: this build has no hip backend; "
+                   "built backends: ",
+                   kBuiltBackends);
+  EXPECT_TRUE(CheckStream("Op", Stream::Cpu()).ok());
+  EXPECT_EQ(CheckStream("Op", hip).ToString(), missing);
   EXPECT_TRUE(CheckCpuStream("Op", Stream::Cpu()).ok());
-  EXPECT_EQ(
-      CheckCpuStream("Op", Stream::Gpu({Backend::kHip, 0}, nullptr)).ToString(),
-      "UNIMPLEMENTED: Op: stream: this build has no hip backend; built "
-      "backends: cpu");
+  EXPECT_EQ(CheckCpuStream("Op", hip).ToString(), missing);
 }
 
 // ---- Overlap ----------------------------------------------------------------

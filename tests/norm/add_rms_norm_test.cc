@@ -14,13 +14,14 @@
 #include "tests/support/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/targets.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
 
 using testing::FirstDifference;
 
-const Stream kStream = Stream::Cpu(1);
+const Stream kStream = testing::TestStream(1);
 
 template <class Row>
 struct RowTypes;

@@ -8,11 +8,12 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
 
-const Stream kStream = Stream::Cpu(1);
+const Stream kStream = testing::TestStream(1);
 
 TEST(LayerNorm, WorkedExample) {
   // Mean 5, distances -3, -1, 1, 3: variance 5, + 11 = 16.

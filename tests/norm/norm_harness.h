@@ -12,6 +12,7 @@
 #include "lamina/core/dtype.h"
 #include "lamina/core/stream.h"
 #include "lamina/quant/scale.h"
+#include "tests/support/test_device.h"
 
 namespace lamina::testing {
 
@@ -85,7 +86,7 @@ struct NormResult {
 // Runs the case and compares y, the residual, codes and scales with the scalar
 // model; guards and padding must be intact. NaN equals NaN, whatever its bits.
 ::testing::AssertionResult MatchesModel(const NormCase& norm_case,
-                                        Stream stream = Stream::Cpu(1),
+                                        Stream stream = testing::TestStream(1),
                                         NormResult* result = nullptr);
 
 // The rule in plain loops: v of dense rows z (already rounded).

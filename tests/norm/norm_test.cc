@@ -19,6 +19,7 @@
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
 #include "tests/support/targets.h"
+#include "tests/support/test_device.h"
 
 namespace lamina::testing {
 namespace {
@@ -273,7 +274,7 @@ TEST_P(EveryNorm, ZeroRowsGiveZerosOrTheBias) {
   c.x.assign(80, 0.0f);
   c.quantized = QuantizedCase{};
   NormResult result;
-  ASSERT_TRUE(MatchesModel(c, Stream::Cpu(1), &result));
+  ASSERT_TRUE(MatchesModel(c, testing::TestStream(1), &result));
   for (uint8_t byte : result.y) EXPECT_EQ(byte & 0x7f, 0);
   for (uint8_t code : result.codes) EXPECT_EQ(code & 0x7f, 0);
 }
@@ -290,7 +291,7 @@ TEST_P(EveryNorm, ARowDoesNotDependOnTheRowsBesideIt) {
     c.residual.push_back(RoundToType(random.Normal(), c.type));
   }
   NormResult all;
-  ASSERT_TRUE(MatchesModel(c, Stream::Cpu(3), &all));
+  ASSERT_TRUE(MatchesModel(c, testing::TestStream(3), &all));
   NormCase alone = c;
   alone.rows = 1;
   for (const int64_t row : {0, 1, 149, 255, 256, 299}) {
@@ -301,7 +302,7 @@ TEST_P(EveryNorm, ARowDoesNotDependOnTheRowsBesideIt) {
     alone.x = of_row(c.x);
     alone.residual = of_row(c.residual);
     NormResult one;
-    ASSERT_TRUE(MatchesModel(alone, Stream::Cpu(1), &one));
+    ASSERT_TRUE(MatchesModel(alone, testing::TestStream(1), &one));
     EXPECT_EQ(one, all.Row(row, rows)) << "row " << row;
   }
 }
@@ -312,10 +313,10 @@ TEST_P(EveryNorm, RunsAndThreadsGiveTheSameBits) {
   c.cols = 1030;
   c.quantized = QuantizedCase{};
   NormResult first;
-  ASSERT_TRUE(MatchesModel(c, Stream::Cpu(1), &first));
+  ASSERT_TRUE(MatchesModel(c, testing::TestStream(1), &first));
   for (const int threads : {1, 2, 3, 7}) {
     NormResult again;
-    ASSERT_TRUE(MatchesModel(c, Stream::Cpu(threads), &again));
+    ASSERT_TRUE(MatchesModel(c, testing::TestStream(threads), &again));
     EXPECT_EQ(first, again) << threads << " threads";
   }
 }
@@ -326,14 +327,14 @@ TEST_P(EveryNorm, TwoHostThreadsAtOnce) {
   c.cols = 1100;
   c.quantized = QuantizedCase{};
   NormResult want;
-  ASSERT_TRUE(MatchesModel(c, Stream::Cpu(1), &want));
+  ASSERT_TRUE(MatchesModel(c, testing::TestStream(1), &want));
   std::vector<std::thread> threads;
   std::vector<int> equal(2);
   for (int t = 0; t < 2; ++t) {
     threads.emplace_back([&, t] {
       NormResult got;
       const bool matches =
-          static_cast<bool>(MatchesModel(c, Stream::Cpu(2), &got));
+          static_cast<bool>(MatchesModel(c, testing::TestStream(2), &got));
       equal[static_cast<size_t>(t)] = matches && got == want;
     });
   }
@@ -392,7 +393,7 @@ TEST_P(EveryNorm, OffsetsGoBeyond32Bits) {
                                   .dynamic = true};
   const MatrixView x_view = view(x.data(), c.type);
   const MatrixView out_view = view(out.data(), c.type);
-  const Stream stream = Stream::Cpu(2);
+  const Stream stream = testing::TestStream(2);
   switch (c.op) {
     case NormOp::kRmsNorm:
       ASSERT_TRUE(
@@ -459,7 +460,7 @@ TEST_P(EveryOperator, KeepsItsErrorBound) {
       const std::vector<float> w = NormalVector<float>(random, cols);
       const std::vector<float> b = NormalVector<float>(random, cols);
       std::vector<float> y(size), sum(size), zero(size);
-      const Stream stream = Stream::Cpu(1);
+      const Stream stream = testing::TestStream(1);
       const bool centered = op == NormOp::kLayerNorm;
       if (centered) {
         ASSERT_TRUE(LayerNorm({.x = Matrix(z.data(), 1, cols),

@@ -73,11 +73,8 @@ elseif(STEP STREQUAL "subdirectory")
   run(COMMAND ${CMAKE_COMMAND} --build "${WORK}/subdirectory" --target consumer)
   run(COMMAND "${WORK}/subdirectory/consumer" EXPECT "${answer}")
 elseif(STEP STREQUAL "no_gpu_backend")
-  foreach(preset cuda hip)
-    run(COMMAND ${CMAKE_COMMAND} --preset ${preset} -S ${SOURCE}
-        -B "${WORK}/${preset}"
-      FAIL "this version has no ${preset} backend")
-  endforeach()
+  run(COMMAND ${CMAKE_COMMAND} --preset hip -S ${SOURCE} -B "${WORK}/hip"
+    FAIL "this version has no hip backend")
 else()
   message(FATAL_ERROR "unknown step ${STEP}")
 endif()

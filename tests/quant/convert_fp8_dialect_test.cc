@@ -16,6 +16,7 @@
 #include "tests/support/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/targets.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
@@ -94,7 +95,7 @@ TYPED_TEST(ConvertTypes, CodeTimesScaleIsPreservedForAll256Codes) {
                                  .scales = PerTensor(&scale),
                                  .out_codes = Matrix(out.data(), 1, 256),
                                  .out_scales = PerTensor(&out_scale)},
-                                Stream::Cpu(1)),
+                                testing::TestStream(1)),
               absl::OkStatus());
     constexpr bool kSame = std::is_same_v<From, To>;
     constexpr bool kToFnuz = Fp8FormatOf<To>::value.fnuz;
@@ -151,7 +152,7 @@ TYPED_TEST(ConvertTypes, AnySizeAlignmentAndPitchInAndOutOfPlace) {
                                      .scales = {},
                                      .out_codes = out.view(),
                                      .out_scales = {}},
-                                    Stream::Cpu(threads)),
+                                    testing::TestStream(threads)),
                   absl::OkStatus());
         ASSERT_EQ(out.Dense<uint8_t>(), want);
         ASSERT_TRUE(out.GuardsIntact());
@@ -164,7 +165,7 @@ TYPED_TEST(ConvertTypes, AnySizeAlignmentAndPitchInAndOutOfPlace) {
                                    .scales = {},
                                    .out_codes = in_place,
                                    .out_scales = {}},
-                                  Stream::Cpu(threads)),
+                                  testing::TestStream(threads)),
                 absl::OkStatus());
       ASSERT_EQ(codes.Dense<uint8_t>(), want);
       ASSERT_TRUE(codes.GuardsIntact());
@@ -200,7 +201,7 @@ TYPED_TEST(ConvertTypes, ScalesOfEveryGranularityAndLayout) {
                                .scales = scales.view(),
                                .out_codes = Matrix(out.data(), kRows, kCols),
                                .out_scales = out_scales.view()},
-                              Stream::Cpu(2)),
+                              testing::TestStream(2)),
             absl::OkStatus());
         ASSERT_EQ(out_scales.Values(), want);
         ASSERT_TRUE(out_scales.matrix().GuardsIntact());
@@ -210,7 +211,7 @@ TYPED_TEST(ConvertTypes, ScalesOfEveryGranularityAndLayout) {
                                .scales = scales.view(),
                                .out_codes = Matrix(out.data(), kRows, kCols),
                                .out_scales = scales.view()},
-                              Stream::Cpu(2)),
+                              testing::TestStream(2)),
             absl::OkStatus());
         ASSERT_EQ(scales.Values(), want);
         ASSERT_TRUE(scales.matrix().GuardsIntact());
@@ -232,7 +233,7 @@ TEST(ConvertFp8Dialect, ConvertingToTheTypeThatItHasChangesNothing) {
                               .scales = PerTensor(&scale),
                               .out_codes = fnuz,
                               .out_scales = PerTensor(&scale)},
-                             Stream::Cpu(1));
+                             testing::TestStream(1));
   };
   ASSERT_EQ(convert(fn), absl::OkStatus());
   const std::vector<uint8_t> converted = {0x00, 0x38, 0x00, 0x80, 0x80, 0x7e};
@@ -269,24 +270,24 @@ TEST(ConvertFp8Dialect, ConvertedWeightsDequantizeToTheSameBits) {
                         .out = {.codes = Matrix(fn.data(), 64, 256),
                                 .scales = PerRow(scales.data()),
                                 .dynamic = true}},
-                       Stream::Cpu(1))
+                       testing::TestStream(1))
                   .ok());
   ASSERT_TRUE(
       ConvertFp8Dialect({.codes = Matrix(std::as_const(fn).data(), 64, 256),
                          .scales = PerRow(std::as_const(scales).data()),
                          .out_codes = Matrix(fnuz.data(), 64, 256),
                          .out_scales = PerRow(fnuz_scales.data())},
-                        Stream::Cpu(1))
+                        testing::TestStream(1))
           .ok());
   ASSERT_TRUE(Dequantize({.codes = Matrix(std::as_const(fn).data(), 64, 256),
                           .scales = PerRow(std::as_const(scales).data()),
                           .y = Matrix(from_fn.data(), 64, 256)},
-                         Stream::Cpu(1))
+                         testing::TestStream(1))
                   .ok());
   ASSERT_TRUE(Dequantize({.codes = Matrix(std::as_const(fnuz).data(), 64, 256),
                           .scales = PerRow(std::as_const(fnuz_scales).data()),
                           .y = Matrix(from_fnuz.data(), 64, 256)},
-                         Stream::Cpu(1))
+                         testing::TestStream(1))
                   .ok());
   for (size_t i = 0; i < w.size(); ++i) ASSERT_EQ(from_fn[i], from_fnuz[i]);
 }
@@ -305,7 +306,7 @@ TEST(ConvertFp8Dialect, BatchedViewsAndManyRowsOverThreads) {
     ASSERT_EQ(
         ConvertFp8Dialect(
             {.codes = in, .scales = {}, .out_codes = to, .out_scales = {}},
-            Stream::Cpu(threads)),
+            testing::TestStream(threads)),
         absl::OkStatus());
     for (int64_t i = 0; i < 40000; ++i) {
       const int64_t local = i % 20000;
@@ -325,7 +326,7 @@ TEST(ConvertFp8Dialect, TheExampleOfTheHeader) {
                          .scales = PerTensor(&scale),
                          .out_codes = Matrix(fnuz.data(), rows, cols),
                          .out_scales = PerTensor(&fnuz_scale)},
-                        Stream::Cpu());
+                        testing::TestStream(2));
   EXPECT_EQ(status, absl::OkStatus());
   EXPECT_EQ(fnuz_scale, 2.0f);
 }
@@ -335,7 +336,7 @@ TEST(ConvertFp8Dialect, EmptyMatrices) {
                                .scales = {},
                                .out_codes = Matrix<F8E5M2Fnuz>(nullptr, 0, 8),
                                .out_scales = {}},
-                              Stream::Cpu(1)),
+                              testing::TestStream(1)),
             absl::OkStatus());
 }
 
@@ -350,12 +351,12 @@ TEST(ConvertFp8Dialect, ErrorsNameTheArgumentTheGivenAndTheWanted) {
       .out_scales = PerRow(out_scales.data())};
   const auto expect = [](const ConvertFp8DialectArgs& args,
                          absl::StatusCode code, const std::string& message) {
-    const absl::Status status = ConvertFp8Dialect(args, Stream::Cpu(1));
+    const absl::Status status = ConvertFp8Dialect(args, testing::TestStream(1));
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_EQ(std::string(status.message()), message);
   };
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  ASSERT_EQ(ConvertFp8Dialect(good, Stream::Cpu(1)), absl::OkStatus());
+  ASSERT_EQ(ConvertFp8Dialect(good, testing::TestStream(1)), absl::OkStatus());
   ConvertFp8DialectArgs args = good;
   args.codes.data = nullptr;
   expect(args, kInvalid,

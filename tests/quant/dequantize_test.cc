@@ -19,6 +19,7 @@
 #include "tests/support/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/targets.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
@@ -83,7 +84,7 @@ void ExpectEqualsModel(const Case& c) {
   const std::vector<Code> before = codes.Dense<Code>();
   ASSERT_EQ(Dequantize(
                 {.codes = codes.view(), .scales = scales.view(), .y = y.view()},
-                Stream::Cpu(c.threads)),
+                testing::TestStream(c.threads)),
             absl::OkStatus());
   for (int64_t r = 0; r < c.rows; ++r) {
     for (int64_t i = 0; i < c.cols; ++i) {
@@ -190,12 +191,12 @@ TYPED_TEST(DequantizeTypes, InvertsQuantizeOnItsOwnValues) {
   ASSERT_EQ(Dequantize({.codes = Matrix(std::as_const(codes).data(), 1, cols),
                         .scales = PerTensor(&scale),
                         .y = Matrix(y.data(), 1, cols)},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
             absl::OkStatus());
   ASSERT_EQ(Quantize({.x = Matrix(std::as_const(y).data(), 1, cols),
                       .out = {.codes = Matrix(back.data(), 1, cols),
                               .scales = PerTensor(&scale)}},
-                     Stream::Cpu(1)),
+                     testing::TestStream(1)),
             absl::OkStatus());
   EXPECT_EQ(FirstDifference(back, codes), -1);
 }
@@ -212,7 +213,7 @@ TEST(Dequantize, RepeatedScalesAndChannelScales) {
                                    .row_stride = 0,
                                    .col_stride = 1},
                         .y = Matrix(y.data(), 4, 64)},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
             absl::OkStatus());
   for (int i = 0; i < 256; ++i) EXPECT_EQ(y[i], i % 64 < 32 ? 3.0f : 5.0f);
   // Repeated along the columns instead.
@@ -224,7 +225,7 @@ TEST(Dequantize, RepeatedScalesAndChannelScales) {
                                    .row_stride = 1,
                                    .col_stride = 0},
                         .y = Matrix(y.data(), 4, 64)},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
             absl::OkStatus());
   for (int i = 0; i < 256; ++i) EXPECT_EQ(y[i], static_cast<float>(1 + i / 64));
   // Both strides beyond one, with one of them 0.
@@ -235,7 +236,7 @@ TEST(Dequantize, RepeatedScalesAndChannelScales) {
                                    .row_stride = 0,
                                    .col_stride = 3},
                         .y = Matrix(y.data(), 4, 64)},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
             absl::OkStatus());
   for (int i = 0; i < 256; ++i) EXPECT_EQ(y[i], i % 64 < 32 ? 1.0f : 4.0f);
 }
@@ -255,7 +256,7 @@ TEST(Dequantize, BatchedViews) {
   out.batch_stride = 50;
   ASSERT_EQ(
       Dequantize({.codes = view, .scales = PerRow(scales.data()), .y = out},
-                 Stream::Cpu(2)),
+                 testing::TestStream(2)),
       absl::OkStatus());
   for (int64_t b = 0; b < 2; ++b) {
     for (int64_t r = 0; r < 3; ++r) {
@@ -275,7 +276,7 @@ TEST(Dequantize, ProductsTooLargeForTheTypeBecomeInfinite) {
   ASSERT_EQ(Dequantize({.codes = Matrix(codes.data(), 1, 4),
                         .scales = PerTensor(&scale),
                         .y = Matrix(y.data(), 1, 4)},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
             absl::OkStatus());
   EXPECT_EQ(y[0].bits, 0x7c00);
   EXPECT_EQ(y[1].bits, 0xfc00);
@@ -300,7 +301,7 @@ TEST(Dequantize, OffsetsBeyondTwoToTheThirtyTwoElements) {
   ASSERT_EQ(Dequantize({.codes = Matrix(std::as_const(codes), 3, 64, kPitch),
                         .scales = PerTensor(&scale),
                         .y = Matrix(y, 3, 64, kPitch)},
-                       Stream::Cpu(2)),
+                       testing::TestStream(2)),
             absl::OkStatus());
   for (int64_t r = 0; r < 3; ++r) {
     for (int64_t c = 0; c < 64; ++c) {
@@ -326,7 +327,7 @@ TEST(Dequantize, ThreadsAndRowCountsGiveTheSameBits) {
         Dequantize({.codes = Matrix(std::as_const(codes).data(), 300, 201),
                     .scales = PerRow(std::as_const(scales).data()),
                     .y = Matrix(y.data(), 300, 201)},
-                   Stream::Cpu(threads))
+                   testing::TestStream(threads))
             .ok());
     if (threads == 1) first = y;
     ASSERT_EQ(FirstDifference(y, first), -1);
@@ -337,7 +338,7 @@ TEST(Dequantize, ThreadsAndRowCountsGiveTheSameBits) {
                                 std::as_const(codes).data() + r * 201, 1, 201),
                             .scales = PerRow(std::as_const(scales).data() + r),
                             .y = Matrix(y.data(), 1, 201)},
-                           Stream::Cpu(1))
+                           testing::TestStream(1))
                     .ok());
     ASSERT_EQ(std::memcmp(y.data(), &first[r * 201], 201 * sizeof(F16)), 0);
   }
@@ -366,7 +367,7 @@ TEST(Dequantize, TheExampleOfTheHeader) {
   absl::Status status = Dequantize({.codes = Matrix(codes.data(), rows, cols),
                                     .scales = PerRow(scales.data()),
                                     .y = Matrix(y.data(), rows, cols)},
-                                   Stream::Cpu());
+                                   testing::TestStream(2));
   EXPECT_EQ(status, absl::OkStatus());
   EXPECT_THAT(y, ::testing::ElementsAre(2, 2, 2, 3, 3, 3));
 }
@@ -375,12 +376,12 @@ TEST(Dequantize, EmptyMatrices) {
   EXPECT_EQ(Dequantize({.codes = Matrix<const int8_t>(nullptr, 0, 5),
                         .scales = PerTensor<const float>(nullptr),
                         .y = Matrix<float>(nullptr, 0, 5)},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
             absl::OkStatus());
   EXPECT_EQ(Dequantize({.codes = Matrix<const int8_t>(nullptr, 5, 0),
                         .scales = PerTensor<const float>(nullptr),
                         .y = Matrix<float>(nullptr, 5, 0)},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
             absl::OkStatus());
 }
 
@@ -392,12 +393,12 @@ TEST(Dequantize, ErrorsNameTheArgumentTheGivenAndTheWanted) {
                             .y = Matrix(y.data(), 4, 16)};
   const auto expect = [](const DequantizeArgs& args, absl::StatusCode code,
                          const std::string& message) {
-    const absl::Status status = Dequantize(args, Stream::Cpu(1));
+    const absl::Status status = Dequantize(args, testing::TestStream(1));
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_EQ(std::string(status.message()), message);
   };
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-  ASSERT_EQ(Dequantize(good, Stream::Cpu(1)), absl::OkStatus());
+  ASSERT_EQ(Dequantize(good, testing::TestStream(1)), absl::OkStatus());
   DequantizeArgs args = good;
   args.codes.data = nullptr;
   expect(args, kInvalid, "Dequantize: codes.data: given null, want a pointer");

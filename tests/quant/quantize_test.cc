@@ -20,6 +20,7 @@
 #include "tests/support/memory.h"
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
@@ -149,8 +150,9 @@ void ExpectEqualsModel(const Case& c) {
                       .dynamic = c.dynamic,
                       .qmax = c.qmax,
                       .scale_ub = c.scale_ub};
-  ASSERT_EQ(Quantize({.x = x.view(), .out = out}, Stream::Cpu(c.threads)),
-            absl::OkStatus());
+  ASSERT_EQ(
+      Quantize({.x = x.view(), .out = out}, testing::TestStream(c.threads)),
+      absl::OkStatus());
   QuantizedOutput model = out;
   model.codes = want_codes.view();
   model.scales = want_scales.view();
@@ -281,7 +283,7 @@ TEST_P(QuantizeTypes, ErrorIsWithinHalfAStepOfTheFormat) {
                           .out = {.codes = codes.view(),
                                   .scales = scales.view(),
                                   .dynamic = true}},
-                         Stream::Cpu(1))
+                         testing::TestStream(1))
                     .ok());
     const std::vector<float> values = ValuesOf(x.view());
     int64_t nonzero = 0;
@@ -331,9 +333,9 @@ RowResult QuantizeRow(std::vector<float> row, DType type, float scale = 0,
       .qmax = qmax,
       .scale_ub = scale_ub};
   out.codes.dtype = type;
-  EXPECT_EQ(
-      Quantize({.x = Matrix(row.data(), 1, cols), .out = out}, Stream::Cpu(1)),
-      absl::OkStatus());
+  EXPECT_EQ(Quantize({.x = Matrix(row.data(), 1, cols), .out = out},
+                     testing::TestStream(1)),
+            absl::OkStatus());
   return result;
 }
 
@@ -447,7 +449,7 @@ TEST(Quantize, ZerosGiveZeroCodesAndTheMinimumScaleEverywhere) {
                             .out = {.codes = codes.view(),
                                     .scales = scales.view(),
                                     .dynamic = true}},
-                           Stream::Cpu(2))
+                           testing::TestStream(2))
                       .ok());
       for (int64_t c = 0; c < 256; ++c) {
         ASSERT_EQ(codes.At<uint8_t>(3, c), 0);
@@ -471,7 +473,7 @@ TEST(Quantize, ZerosGiveZeroCodesAndTheMinimumScaleEverywhere) {
                         .out = {.codes = codes.view(),
                                 .scales = PerTensor(&scale),
                                 .dynamic = true}},
-                       Stream::Cpu(2))
+                       testing::TestStream(2))
                   .ok());
   EXPECT_EQ(scale, MinScale(448.0f));
   EXPECT_EQ(codes.Dense<uint8_t>(), std::vector<uint8_t>(300, 0));
@@ -487,7 +489,7 @@ TEST(Quantize, PowerOfTwoScalesRoundUpSoThatNothingOverflows) {
                           .out = {.codes = Matrix(codes.data(), 1, 3),
                                   .scales = PerRow(&scale),
                                   .dynamic = true}},
-                         Stream::Cpu(1))
+                         testing::TestStream(1))
                     .ok());
     const float s = ToFloat(scale);
     EXPECT_GE(s, amax / 448.0f) << amax;
@@ -533,7 +535,7 @@ TEST(Quantize, BatchedViewsWithGapsAndInterleavedHeads) {
             .dynamic = dynamic};
         out.codes.batch = kBatch;
         out.codes.batch_stride = 77 * kRows + 5;
-        ASSERT_EQ(Quantize({.x = view, .out = out}, Stream::Cpu(3)),
+        ASSERT_EQ(Quantize({.x = view, .out = out}, testing::TestStream(3)),
                   absl::OkStatus());
         out.codes.data = want.data();
         out.scales = want_scales.view();
@@ -561,13 +563,13 @@ TEST(Quantize, StrideOfASingletonDimensionIsNotUsed) {
                       .out = {.codes = out,
                               .scales = PerRow(scales.data()),
                               .dynamic = true}},
-                     Stream::Cpu(1)),
+                     testing::TestStream(1)),
             absl::OkStatus());
   ASSERT_EQ(Quantize({.x = Matrix(x.data(), 8, 16),
                       .out = {.codes = Matrix(want.data(), 8, 16),
                               .scales = PerRow(want_scales.data()),
                               .dynamic = true}},
-                     Stream::Cpu(1)),
+                     testing::TestStream(1)),
             absl::OkStatus());
   EXPECT_EQ(codes, want);
   EXPECT_EQ(scales, want_scales);
@@ -585,9 +587,9 @@ TEST(Quantize, CodesAndScalesMayShareRowsOfOneBuffer) {
       .codes = Matrix(reinterpret_cast<F8E4M3Fn*>(buffer.data()), 5, 64, 80),
       .scales = scales,
       .dynamic = true};
-  ASSERT_EQ(
-      Quantize({.x = Matrix(x.data(), 5, 64), .out = out}, Stream::Cpu(1)),
-      absl::OkStatus());
+  ASSERT_EQ(Quantize({.x = Matrix(x.data(), 5, 64), .out = out},
+                     testing::TestStream(1)),
+            absl::OkStatus());
   alignas(4) std::array<uint8_t, 5 * 80> want;
   want.fill(0xa5);
   out.codes.data = want.data();
@@ -610,7 +612,7 @@ TEST(Quantize, TransposedScalesWithAlignedPitchLeavePaddingAlone) {
                                          .row_stride = 1,
                                          .col_stride = 8},
                               .dynamic = true}},
-                     Stream::Cpu(1)),
+                     testing::TestStream(1)),
             absl::OkStatus());
   for (int64_t block = 0; block < 3; ++block) {
     for (int64_t row = 0; row < 8; ++row) {
@@ -658,7 +660,7 @@ TEST(Quantize, TheExampleOfTheHeader) {
                 .out = {.codes = Matrix(codes.data(), rows, cols),
                         .scales = PerRow(scales.data()),
                         .dynamic = true}},
-               Stream::Cpu());
+               testing::TestStream(2));
   EXPECT_EQ(status, absl::OkStatus());
 }
 
@@ -676,7 +678,7 @@ TEST(Quantize, EmptyMatricesWriteNothing) {
                     .out = {.codes = Matrix(codes.data(), size.rows, size.cols),
                             .scales = PerTensor(&scale),
                             .dynamic = dynamic}},
-                   Stream::Cpu(1)),
+                   testing::TestStream(1)),
           absl::OkStatus());
       // Null pointers are fine when there is nothing to point at.
       EXPECT_EQ(
@@ -685,7 +687,7 @@ TEST(Quantize, EmptyMatricesWriteNothing) {
                .out = {.codes = Matrix<int8_t>(nullptr, size.rows, size.cols),
                        .scales = PerRow<float>(nullptr),
                        .dynamic = dynamic}},
-              Stream::Cpu(1)),
+              testing::TestStream(1)),
           absl::OkStatus());
     }
   }
@@ -746,13 +748,13 @@ TEST(Quantize, OffsetsBeyondTwoToTheThirtyTwoElements) {
     ASSERT_EQ(
         Quantize({.x = x,
                   .out = {.codes = codes, .scales = scales, .dynamic = true}},
-                 Stream::Cpu(1)),
+                 testing::TestStream(1)),
         absl::OkStatus());
     ASSERT_EQ(Quantize({.x = Matrix(dense.data(), kRows, kCols),
                         .out = {.codes = Matrix(want.data(), kRows, kCols),
                                 .scales = dense_scales,
                                 .dynamic = true}},
-                       Stream::Cpu(1)),
+                       testing::TestStream(1)),
               absl::OkStatus());
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t c = 0; c < kCols; ++c) {
@@ -779,7 +781,7 @@ TEST(Quantize, ARowDoesNotDependOnTheOtherRows) {
                           .out = {.codes = codes.view(),
                                   .scales = scales.view(),
                                   .dynamic = true}},
-                         Stream::Cpu(2))
+                         testing::TestStream(2))
                     .ok());
     for (int64_t r = 0; r < kRows; r += 37) {
       GuardedMatrix alone(DType::kF8E4M3Fn, 1, kCols);
@@ -788,7 +790,7 @@ TEST(Quantize, ARowDoesNotDependOnTheOtherRows) {
                             .out = {.codes = alone.view(),
                                     .scales = alone_scales.view(),
                                     .dynamic = true}},
-                           Stream::Cpu(2))
+                           testing::TestStream(2))
                       .ok());
       for (int64_t c = 0; c < kCols; ++c) {
         ASSERT_EQ(codes.At<uint8_t>(r, c), alone.At<uint8_t>(0, c));
@@ -815,7 +817,7 @@ TEST(Quantize, ThreadsRunsAndTargetsGiveTheSameBits) {
                               .out = {.codes = codes.view(),
                                       .scales = scales.view(),
                                       .dynamic = true}},
-                             Stream::Cpu(threads))
+                             testing::TestStream(threads))
                         .ok());
         if (first.empty()) {
           first = codes.Dense<uint8_t>();
@@ -858,7 +860,7 @@ class QuantizeErrors : public ::testing::Test {
   }
   void Expect(const QuantizeArgs& args, absl::StatusCode code,
               const std::string& message) {
-    const absl::Status status = Quantize(args, Stream::Cpu(1));
+    const absl::Status status = Quantize(args, testing::TestStream(1));
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_EQ(std::string(status.message()), message);
     EXPECT_EQ(codes_, std::vector<F8E4M3Fn>(4 * 256, F8E4M3Fn{0x11}));
@@ -874,7 +876,7 @@ class QuantizeErrors : public ::testing::Test {
 };
 
 TEST_F(QuantizeErrors, TheGoodArgumentsAreGood) {
-  EXPECT_EQ(Quantize(Good(), Stream::Cpu(1)), absl::OkStatus());
+  EXPECT_EQ(Quantize(Good(), testing::TestStream(1)), absl::OkStatus());
 }
 
 TEST_F(QuantizeErrors, NameTheArgumentTheGivenAndTheWanted) {
@@ -1008,7 +1010,7 @@ TEST_F(QuantizeErrors, Overlap) {
   args = Good();
   args.out.scales.row_stride = 0;  // repeated static scales are legal
   args.out.dynamic = false;
-  EXPECT_EQ(Quantize(args, Stream::Cpu(1)), absl::OkStatus());
+  EXPECT_EQ(Quantize(args, testing::TestStream(1)), absl::OkStatus());
 }
 
 TEST_F(QuantizeErrors, GpuStreamWithoutABackend) {

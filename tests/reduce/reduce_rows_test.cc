@@ -16,6 +16,7 @@
 #include "tests/support/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/targets.h"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
@@ -87,7 +88,7 @@ void ExpectModel(const GuardedMatrix& x, int64_t offset = 0) {
                                             .y = {.data = y.view().data,
                                                   .dtype = y.view().dtype,
                                                   .size = view.rows}},
-                                           Stream::Cpu(1));
+                                           testing::TestStream(1));
     ASSERT_TRUE(status.ok()) << status;
     for (int64_t row = 0; row < view.rows; ++row) {
       const double want = Model(reduction, RowValues(view, row));
@@ -185,7 +186,7 @@ TYPED_TEST(ReduceRowsTest, TheFirstOfEqualMaximaWins) {
       ASSERT_TRUE(ReduceRows({.x = x.view(),
                               .reduction = RowReduction::kArgMax,
                               .y = Vector(y.data(), 2)},
-                             Stream::Cpu(1))
+                             testing::TestStream(1))
                       .ok());
       EXPECT_EQ(y, (std::vector<int64_t>{first, 0}));
     }
@@ -207,7 +208,7 @@ TYPED_TEST(ReduceRowsTest, BatchesThreadsAndRunsGiveTheSameBits) {
           ReduceRows({.x = Matrix(values.data() + row * kCols, 1, kCols),
                       .reduction = reduction,
                       .y = Vector(&want[static_cast<size_t>(row)], 1)},
-                     Stream::Cpu(1))
+                     testing::TestStream(1))
               .ok());
     }
     for (const int threads : {1, 1, 2, 3, 7}) {
@@ -215,7 +216,7 @@ TYPED_TEST(ReduceRowsTest, BatchesThreadsAndRunsGiveTheSameBits) {
       ASSERT_TRUE(ReduceRows({.x = Heads(values.data(), kBatch, kRows, kCols),
                               .reduction = reduction,
                               .y = Vector(y.data(), kBatch * kRows)},
-                             Stream::Cpu(threads))
+                             testing::TestStream(threads))
                       .ok());
       ASSERT_EQ(testing::FirstDifference(y, want), -1) << threads;
     }
@@ -234,7 +235,7 @@ TEST(ReduceRows, SumsAreNearTheExactOnes) {
   float sum = 0;
   ASSERT_TRUE(
       ReduceRows({.x = Matrix(x.data(), 1, kCols), .y = Vector(&sum, 1)},
-                 Stream::Cpu(1))
+                 testing::TestStream(1))
           .ok());
   EXPECT_NEAR(sum, exact, (kCols / 256 + 8) * 0x1p-24 * magnitude);
 }
@@ -251,7 +252,7 @@ TEST(ReduceRows, TwoHostThreadsAtOnce) {
       for (int run = 0; run < 20; ++run) {
         if (!ReduceRows({.x = Matrix(x.data(), kRows, kCols),
                          .y = Vector(y.data(), kRows)},
-                        Stream::Cpu(2))
+                        testing::TestStream(2))
                  .ok()) {
           y.assign(kRows, 0.0f);
         }
@@ -279,13 +280,13 @@ TEST(ReduceRows, OffsetsGoBeyond32Bits) {
   std::vector<float> sums(kRows);
   std::vector<int64_t> indices(kRows);
   const auto view = Matrix(x, kRows, kCols, kPitch);
-  EXPECT_TRUE(
-      ReduceRows({.x = view, .y = Vector(sums.data(), kRows)}, Stream::Cpu(2))
-          .ok());
+  EXPECT_TRUE(ReduceRows({.x = view, .y = Vector(sums.data(), kRows)},
+                         testing::TestStream(2))
+                  .ok());
   EXPECT_TRUE(ReduceRows({.x = view,
                           .reduction = RowReduction::kArgMax,
                           .y = Vector(indices.data(), kRows)},
-                         Stream::Cpu(2))
+                         testing::TestStream(2))
                   .ok());
   munmap(memory, bytes);
   EXPECT_EQ(sums, (std::vector<float>{1, 2, 3}));
@@ -293,7 +294,7 @@ TEST(ReduceRows, OffsetsGoBeyond32Bits) {
 }
 
 TEST(ReduceRows, ZeroRowsAndZeroColumns) {
-  const Stream stream = Stream::Cpu(1);
+  const Stream stream = testing::TestStream(1);
   for (const RowReduction reduction : kAll) {
     const bool arg_max = reduction == RowReduction::kArgMax;
     const VectorView nothing{.data = nullptr,
@@ -328,7 +329,7 @@ TEST(ReduceRows, Errors) {
   std::vector<int64_t> indices(8);
   const auto expect = [&](ReduceRowsArgs args, absl::StatusCode code,
                           const std::string& message) {
-    const absl::Status status = ReduceRows(args, Stream::Cpu(1));
+    const absl::Status status = ReduceRows(args, testing::TestStream(1));
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(message));
   };

@@ -8,12 +8,14 @@
 #include "gtest/gtest.h"
 #include "lamina/core/device.h"
 #include "lamina/core/dtype.h"
+#include "tests/support/test_device.h"
 
 namespace lamina::testing {
 
 // Runs body once for each SIMD target of this machine, then restores the
-// default.
+// default. On a GPU (tests/support/test_device.h): once.
 inline void ForEachTarget(const std::function<void()>& body) {
+  if (!OnCpu()) return body();
   for (const std::string& target : CpuTargetNames()) {
     ASSERT_TRUE(ForceCpuTarget(target));
     SCOPED_TRACE(target);

@@ -60,13 +60,26 @@ __device__ inline void StoreShared(float* pointer, int rank, float value) {
       "r"(rank), "f"(value)
       : "memory");
 }
+__device__ inline void StoreShared(int64_t* pointer, int rank, int64_t value) {
+  const uint32_t local =
+      static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+  asm volatile(
+      "{\n"
+      ".reg .u32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "st.shared::cluster.b64 [remote], %2;\n"
+      "}" ::"r"(local),
+      "r"(rank), "l"(value)
+      : "memory");
+}
 #else
 // NOTE: architectures without clusters are launched with one block each.
 __device__ inline int ClusterRank() { return 0; }
 __device__ inline int ClusterBlocks() { return 1; }
 __device__ inline void ClusterArrive() {}
 __device__ inline void ClusterWait() { __syncthreads(); }
-__device__ inline void StoreShared(float* pointer, int, float value) {
+template <class T>
+__device__ inline void StoreShared(T* pointer, int, T value) {
   *pointer = value;
 }
 #endif

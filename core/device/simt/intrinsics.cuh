@@ -40,8 +40,9 @@ inline int ClusterRank() { return simt::ClusterRank(); }
 inline int ClusterBlocks() { return simt::ClusterBlocks(); }
 inline void ClusterArrive() {}
 inline void ClusterWait() { simt::ClusterSync(); }
-inline void StoreShared(float* pointer, int rank, float value) {
-  *static_cast<float*>(simt::MapShared(pointer, rank)) = value;
+template <class T>
+inline void StoreShared(T* pointer, int rank, T value) {
+  *static_cast<T*>(simt::MapShared(pointer, rank)) = value;
 }
 
 template <int kWave, class T>

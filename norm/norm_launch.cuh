@@ -1,0 +1,56 @@
+#pragma once
+
+// From a plan to the kernel that was compiled for it.
+
+#include "lamina/core/launch.cuh"
+#include "lamina/core/launch_matching.cuh"
+#include "lamina/norm/norm_row.cuh"
+
+namespace lamina::norm_internal {
+
+// Kernels::kKernel<T, kVariant> is the kernel, Kernels::kReductions what its
+// statistics need; a scale of the row takes one more.
+template <class Kernels, class T, NormVariant kVariant>
+gpu::Error LaunchVariant(NormArgs args, const NormPlan& plan,
+                         const gpu::LaunchTarget& target) {
+  const gpu::RowSplit& split = plan.split;
+  const int64_t rows = args.x.total_rows();
+  const int64_t most_rows = gpu::MaxRows(split);
+  args.lanes = split.lanes;
+  for (; args.first_row < rows; args.first_row += most_rows) {
+    const int64_t left = rows - args.first_row;
+    const gpu::Error error =
+        gpu::Launch(Kernels::template kKernel<T, kVariant>,
+                    gpu::RowShape(split, left < most_rows ? left : most_rows,
+                                  Kernels::kReductions + 1),
+                    target, args);
+    if (!error.ok()) return error;
+  }
+  return {};
+}
+
+template <class Kernels, class T>
+gpu::Error LaunchType(const NormArgs& args, const NormPlan& plan,
+                      const gpu::LaunchTarget& target) {
+  return gpu::LaunchMatching<kNormVariants>(
+      plan.Variant(args.x.cols, target.wave_size), [&]<NormVariant kVariant>() {
+        return LaunchVariant<Kernels, T, kVariant>(args, plan, target);
+      });
+}
+
+template <class Kernels>
+gpu::Error LaunchNorm(const NormArgs& args, const NormPlan& plan,
+                      const gpu::LaunchTarget& target) {
+  switch (args.x.dtype) {
+    case DType::kF32:
+      return LaunchType<Kernels, float>(args, plan, target);
+    case DType::kF16:
+      return LaunchType<Kernels, F16>(args, plan, target);
+    case DType::kBF16:
+      return LaunchType<Kernels, BF16>(args, plan, target);
+    default:
+      return gpu::kNoKernel;
+  }
+}
+
+}  // namespace lamina::norm_internal

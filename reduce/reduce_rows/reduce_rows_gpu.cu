@@ -1,0 +1,57 @@
+#include "lamina/core/launch.cuh"
+#include "lamina/core/launch_matching.cuh"
+#include "lamina/reduce/reduce_rows/reduce_rows_kernel.cuh"
+
+namespace lamina::reduce_internal {
+namespace {
+
+template <class T, ReduceRowsVariant kVariant>
+gpu::Error LaunchVariant(ReduceRowsKernelArgs args, const ReduceRowsPlan& plan,
+                         const gpu::LaunchTarget& target) {
+  const int64_t rows = args.x.total_rows();
+  const int64_t most_rows = gpu::MaxRows(plan.split);
+  args.lanes = plan.split.lanes;
+  for (; args.first_row < rows; args.first_row += most_rows) {
+    const int64_t left = rows - args.first_row;
+    const gpu::Error error = gpu::Launch(
+        &ReduceRowsKernel<T, kVariant>,
+        gpu::RowShape(plan.split, left < most_rows ? left : most_rows,
+                      /*reductions=*/2),
+        target, args);
+    if (!error.ok()) return error;
+  }
+  return {};
+}
+
+template <class T>
+gpu::Error LaunchType(const ReduceRowsKernelArgs& args,
+                      const ReduceRowsPlan& plan,
+                      const gpu::LaunchTarget& target) {
+  const ReduceRowsVariant wanted{.scope = plan.split.scope,
+                                 .octets = plan.split.octets,
+                                 .whole = plan.whole,
+                                 .wave_size = target.wave_size};
+  return gpu::LaunchMatching<kReduceRowsVariants>(
+      wanted, [&]<ReduceRowsVariant kVariant>() {
+        return LaunchVariant<T, kVariant>(args, plan, target);
+      });
+}
+
+}  // namespace
+
+gpu::Error LaunchReduceRows(const ReduceRowsKernelArgs& args,
+                            const ReduceRowsPlan& plan,
+                            const gpu::LaunchTarget& target) {
+  switch (args.x.dtype) {
+    case DType::kF32:
+      return LaunchType<float>(args, plan, target);
+    case DType::kF16:
+      return LaunchType<F16>(args, plan, target);
+    case DType::kBF16:
+      return LaunchType<BF16>(args, plan, target);
+    default:
+      return gpu::kNoKernel;
+  }
+}
+
+}  // namespace lamina::reduce_internal
