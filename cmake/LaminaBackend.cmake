@@ -24,7 +24,7 @@ endif()
 add_library(lamina_flags INTERFACE)
 target_compile_features(lamina_flags INTERFACE cxx_std_20)
 target_compile_options(lamina_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-Wno-missing-field-initializers>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${LAMINA_WARNINGS_AS_ERRORS}>>:-Werror>
   # NOTE: the numerics contract fixes where products are fused; the compiler
   # must not fuse others.

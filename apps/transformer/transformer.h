@@ -55,8 +55,8 @@ struct ForwardArgs {
   // Which sequence each token belongs to; empty: all to sequence 0.
   absl::Span<const int32_t> sequence_ids = {};
   absl::Span<const int32_t> positions;
-  // [n, vocab_size] f32: the logits of the last n tokens.
-  MatrixView logits;
+  // [n, vocab_size] f32: the logits of the last n tokens; optional.
+  MatrixView logits = {};
   // Empty, or Transformer::num_events() events.
   absl::Span<Event> events = {};
   // For calibration: DecoderBlockArgs::observe_input, with the layer.
