@@ -11,29 +11,34 @@
 
 namespace lamina::gpu {
 
-// kVariants is an array of structural values with a member wave_size. Calls
-// launch.template operator()<kVariant>() for the one that equals `wanted`, at
-// any of the vendor's wave sizes.
+// The variants of an operator's kernels: kVariants, an array of plain values
+// with a member wave_size, at each of the vendor's wave sizes.
+//
+// NOTE: kernels take the index, not the value: nvcc 13 cannot name a structural
+// argument of a namespaced type in the code that it makes for the host.
+template <const auto& kVariants>
+inline constexpr std::size_t kVariantCount =
+    std::size(kVariants) * std::size(kWaveSizes);
+template <const auto& kVariants>
+constexpr auto VariantAt(std::size_t index) {
+  auto variant = kVariants[index / std::size(kWaveSizes)];
+  variant.wave_size = kWaveSizes[index % std::size(kWaveSizes)];
+  return variant;
+}
+
+// Calls launch.template operator()<index>() for the variant that is `wanted`.
 template <const auto& kVariants, class Variant, class Launcher>
 Error LaunchMatching(const Variant& wanted, Launcher&& launch) {
-  constexpr auto with_wave = [](Variant variant, int wave_size) {
-    variant.wave_size = wave_size;
-    return variant;
-  };
-  constexpr std::size_t kWaves = std::size(kWaveSizes);
-  constexpr std::size_t kCount = std::size(kVariants) * kWaves;
   Error error = kNoKernel;
-  const auto try_one = [&]<Variant kVariant>() {
-    if (!(kVariant == wanted)) return false;
-    error = launch.template operator()<kVariant>();
+  const auto try_one = [&]<std::size_t kIndex>() {
+    if (!(VariantAt<kVariants>(kIndex) == wanted)) return false;
+    error = launch.template operator()<kIndex>();
     return true;
   };
   [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
-    (try_one.template operator()<with_wave(kVariants[kIndex / kWaves],
-                                           kWaveSizes[kIndex % kWaves])>() ||
-     ...);
+    (try_one.template operator()<kIndex>() || ...);
   }
-  (std::make_index_sequence<kCount>());
+  (std::make_index_sequence<kVariantCount<kVariants>>());
   return error;
 }
 

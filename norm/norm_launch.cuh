@@ -8,9 +8,12 @@
 
 namespace lamina::norm_internal {
 
-// Kernels::kKernel<T, kVariant> is the kernel, Kernels::kReductions what its
+template <std::size_t kIndex>
+inline constexpr NormVariant kVariantAt = gpu::VariantAt<kNormVariants>(kIndex);
+
+// Kernels::kKernel<T, kIndex> is the kernel, Kernels::kReductions what its
 // statistics need; a scale of the row takes one more.
-template <class Kernels, class T, NormVariant kVariant>
+template <class Kernels, class T, std::size_t kIndex>
 gpu::Error LaunchVariant(NormArgs args, const NormPlan& plan,
                          const gpu::LaunchTarget& target) {
   const gpu::RowSplit& split = plan.split;
@@ -20,7 +23,7 @@ gpu::Error LaunchVariant(NormArgs args, const NormPlan& plan,
   for (; args.first_row < rows; args.first_row += most_rows) {
     const int64_t left = rows - args.first_row;
     const gpu::Error error =
-        gpu::Launch(Kernels::template kKernel<T, kVariant>,
+        gpu::Launch(Kernels::template kKernel<T, kIndex>,
                     gpu::RowShape(split, left < most_rows ? left : most_rows,
                                   Kernels::kReductions + 1),
                     target, args);
@@ -33,8 +36,8 @@ template <class Kernels, class T>
 gpu::Error LaunchType(const NormArgs& args, const NormPlan& plan,
                       const gpu::LaunchTarget& target) {
   return gpu::LaunchMatching<kNormVariants>(
-      plan.Variant(args.x.cols, target.wave_size), [&]<NormVariant kVariant>() {
-        return LaunchVariant<Kernels, T, kVariant>(args, plan, target);
+      plan.Variant(args.x.cols, target.wave_size), [&]<std::size_t kIndex>() {
+        return LaunchVariant<Kernels, T, kIndex>(args, plan, target);
       });
 }
 

@@ -25,6 +25,13 @@ constexpr int MaxBlockLanes(NormVariant variant) {
   return variant.octets == 1 ? 1024 : 512;
 }
 
+// Blocks a unit that registers are kept for. NOTE: left alone, nvcc aims at two
+// blocks and spills a register or two of these.
+template <class T, class Statistics>
+constexpr int MinBlocks() {
+  return sizeof(T) == 4 || Statistics::kCentered ? 1 : 0;
+}
+
 template <NormVariant kVariant>
 using NormLanes =
     gpu::RowLanes<kVariant.wave_size, kVariant.scope, kVariant.octets>;

@@ -3,16 +3,17 @@
 namespace lamina::norm_internal {
 namespace {
 
-template <class T, NormVariant kVariant>
-__global__ void __launch_bounds__(MaxBlockLanes(kVariant))
+template <class T, std::size_t kIndex>
+__global__ void __launch_bounds__(MaxBlockLanes(kVariantAt<kIndex>),
+                                  MinBlocks<T, LayerStatistics>())
     LayerNormKernel(NormArgs args) {
-  RunNorm<T, kVariant, PlainSource, LayerStatistics>(args);
+  RunNorm<T, kVariantAt<kIndex>, PlainSource, LayerStatistics>(args);
 }
 
 struct LayerNormKernels {
   static constexpr int kReductions = LayerStatistics::kReductions;
-  template <class T, NormVariant kVariant>
-  static constexpr auto kKernel = &LayerNormKernel<T, kVariant>;
+  template <class T, std::size_t kIndex>
+  static constexpr auto kKernel = &LayerNormKernel<T, kIndex>;
 };
 
 }  // namespace

@@ -3,16 +3,17 @@
 namespace lamina::norm_internal {
 namespace {
 
-template <class T, NormVariant kVariant>
-__global__ void __launch_bounds__(MaxBlockLanes(kVariant))
+template <class T, std::size_t kIndex>
+__global__ void __launch_bounds__(MaxBlockLanes(kVariantAt<kIndex>),
+                                  MinBlocks<T, RmsStatistics>())
     RmsNormKernel(NormArgs args) {
-  RunNorm<T, kVariant, PlainSource, RmsStatistics>(args);
+  RunNorm<T, kVariantAt<kIndex>, PlainSource, RmsStatistics>(args);
 }
 
 struct RmsNormKernels {
   static constexpr int kReductions = RmsStatistics::kReductions;
-  template <class T, NormVariant kVariant>
-  static constexpr auto kKernel = &RmsNormKernel<T, kVariant>;
+  template <class T, std::size_t kIndex>
+  static constexpr auto kKernel = &RmsNormKernel<T, kIndex>;
 };
 
 }  // namespace

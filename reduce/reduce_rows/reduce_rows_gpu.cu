@@ -5,7 +5,13 @@
 namespace lamina::reduce_internal {
 namespace {
 
-template <class T, ReduceRowsVariant kVariant>
+template <class T, std::size_t kIndex>
+__global__ void __launch_bounds__(512)
+    ReduceRowsKernel(ReduceRowsKernelArgs args) {
+  ReduceRow<T, gpu::VariantAt<kReduceRowsVariants>(kIndex)>(args).Run();
+}
+
+template <class T, std::size_t kIndex>
 gpu::Error LaunchVariant(ReduceRowsKernelArgs args, const ReduceRowsPlan& plan,
                          const gpu::LaunchTarget& target) {
   const int64_t rows = args.x.total_rows();
@@ -14,7 +20,7 @@ gpu::Error LaunchVariant(ReduceRowsKernelArgs args, const ReduceRowsPlan& plan,
   for (; args.first_row < rows; args.first_row += most_rows) {
     const int64_t left = rows - args.first_row;
     const gpu::Error error = gpu::Launch(
-        &ReduceRowsKernel<T, kVariant>,
+        &ReduceRowsKernel<T, kIndex>,
         gpu::RowShape(plan.split, left < most_rows ? left : most_rows,
                       /*reductions=*/2),
         target, args);
@@ -32,8 +38,8 @@ gpu::Error LaunchType(const ReduceRowsKernelArgs& args,
                                  .whole = plan.whole,
                                  .wave_size = target.wave_size};
   return gpu::LaunchMatching<kReduceRowsVariants>(
-      wanted, [&]<ReduceRowsVariant kVariant>() {
-        return LaunchVariant<T, kVariant>(args, plan, target);
+      wanted, [&]<std::size_t kIndex>() {
+        return LaunchVariant<T, kIndex>(args, plan, target);
       });
 }
 

@@ -165,10 +165,4 @@ class ReduceRow {
   const T* row_ = nullptr;
 };
 
-template <class T, ReduceRowsVariant kVariant>
-__global__ void __launch_bounds__(512)
-    ReduceRowsKernel(ReduceRowsKernelArgs args) {
-  ReduceRow<T, kVariant>(args).Run();
-}
-
 }  // namespace lamina::reduce_internal
