@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "lamina/gemm/skinny_gemm/skinny_gemm_policy.h"
+#include "lamina/gemm/skinny_gemm/skinny_gemm_cpu.h"
 #include "lamina/quant/fp8-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -36,15 +36,26 @@ HWY_INLINE Slots DecodeExact(DF32 d, const W* p) {
   return slots;
 }
 
-// StreamDecoder<W>::Decode gives the weights divided by kFactor, a power of
-// two that the stream path multiplies x by: the products are the same, exactly.
-// A type with kFindsNaN decodes NaN codes to numbers, and FindNaN tells whether
-// there were any: one test for a row is cheaper than a patch for each weight
-// (e4m3fn from memory: 10 %; Zen 3, 2026-11-30).
+// The search of a decoder that makes NaN of NaN codes.
+struct NoNaNSearch {
+  template <class W>
+  HWY_INLINE void AddLine(const W*) {}
+  template <class W>
+  HWY_INLINE void AddSlots(const W*) {}
+  HWY_INLINE bool Found() const { return false; }
+};
+
+// Decodes on the stream path: Decode gives weights times a power of two, for x
+// times kXFactor; their dots are the true ones divided by kDotFactor.
+//
+//   kDeinterleaved  vector 0 holds the even and vector 1 the odd columns
+//   NaNSearch       finds NaN codes, if they decode to numbers
 template <class W>
 struct StreamDecoder {
-  static constexpr float kFactor = 1.0f;
-  static constexpr bool kFindsNaN = false;
+  static constexpr float kXFactor = 1.0f;
+  static constexpr float kDotFactor = 1.0f;
+  static constexpr bool kDeinterleaved = false;
+  using NaNSearch = NoNaNSearch;
   static HWY_INLINE Slots Decode(DF32 d, const W* p) {
     return DecodeExact(d, p);
   }
@@ -53,94 +64,151 @@ struct StreamDecoder {
 #if HWY_TARGET <= HWY_AVX2
 static_assert(kSlotVectors == 1 || kSlotVectors == 2, "8 or 16 lanes");
 
-// Sixteen codes as the high bits of fp16 numbers, sign and magnitude apart: an
-// FP8 code whose exponent field stands where fp16 has it *is* an fp16 number,
-// e4m3 divided by a power of two, subnormals included. The hardware's fp16
-// conversion does the rest.
-template <int kShift, int kMask>
-HWY_INLINE Slots DecodeAsF16(DF32 d, const void* p) {
-  const hn::FixedTag<int16_t, 16> d16;
-  const hn::FixedTag<int8_t, 16> d8;
-  const hn::FixedTag<hwy::float16_t, 16> df16;
-  const auto codes =
-      hn::PromoteTo(d16, hn::LoadU(d8, static_cast<const int8_t*>(p)));
-  const auto halves =
-      hn::BitCast(df16, hn::And(hn::ShiftLeft<kShift>(codes),
-                                hn::Set(d16, static_cast<int16_t>(kMask))));
-  // A template, because only one branch compiles for a target.
-  const auto promote = [&](const auto& v) HWY_ATTR {
-    Slots slots;
-    if constexpr (kSlotVectors == 1) {
-      slots.v[0] = hn::PromoteTo(d, v);
+// Whether any of the codes it was shown is a NaN: in fnuz types 0x80, the
+// smallest signed byte; in e4m3fn 0x7f, the largest signed, and 0xff, the
+// largest unsigned byte.
+template <class W>
+class CodeNaNSearch {
+ public:
+  HWY_INLINE CodeNaNSearch()
+      : extreme_(hn::Zero(DI8())), largest_(hn::Zero(DU8())) {}
+  // 64 codes.
+  HWY_INLINE void AddLine(const W* codes) {
+    for (size_t i = 0; i < 64; i += hn::Lanes(DU8())) {
+      Add(hn::LoadU(DU8(), reinterpret_cast<const uint8_t*>(codes + i)));
+    }
+  }
+  // 16 codes.
+  HWY_INLINE void AddSlots(const W* codes) {
+    Add(hn::LoadDup128(DU8(), reinterpret_cast<const uint8_t*>(codes)));
+  }
+  HWY_INLINE bool Found() const {
+    const DI8 d;
+    bool found = !hn::AllFalse(
+        d, hn::Eq(extreme_, hn::Set(d, kFnuz ? int8_t{-128} : int8_t{127})));
+    if constexpr (!kFnuz) {
+      found |=
+          !hn::AllFalse(DU8(), hn::Eq(largest_, hn::Set(DU8(), uint8_t{0xff})));
+    }
+    return found;
+  }
+
+ private:
+  static constexpr bool kFnuz = Fp8FormatOf<W>::value.fnuz;
+  using DU8 = hn::ScalableTag<uint8_t>;
+  using DI8 = hn::RebindToSigned<DU8>;
+
+  HWY_INLINE void Add(hn::Vec<DU8> codes) {
+    const auto with_sign = hn::BitCast(DI8(), codes);
+    if constexpr (kFnuz) {
+      extreme_ = hn::Min(extreme_, with_sign);
     } else {
-      slots.v[0] = hn::PromoteTo(d, hn::LowerHalf(v));
-      slots.v[kSlotVectors - 1] =
-          hn::PromoteTo(d, hn::UpperHalf(hn::Half<decltype(df16)>(), v));
+      extreme_ = hn::Max(extreme_, with_sign);
+      largest_ = hn::Max(largest_, codes);
+    }
+  }
+
+  hn::Vec<DI8> extreme_;
+  hn::Vec<DU8> largest_;
+};
+
+// An FP8 code with its fields where fp32 has them is the weight times
+// 2^(bias - 127); a subnormal code gives a subnormal number, which fused
+// multiply-adds take as it is. Two shifts and two masks for 16 weights. (From
+// the caches, two threads, GB/s of codes: 30 with the search for NaN codes
+// inside the loop and 21 with a search by itself; by way of the hardware's fp16
+// conversion 20 and 16; EPYC 7003, 576 columns, 2026-11-30.)
+//
+// NOTE: exact for x in the window [kSmallestX, kLargestX) alone. There every x
+// is a multiple of 2^-110, so that the products and sums are multiples of
+// 2^-149, scaled or not: none is rounded because it is subnormal. None
+// overflows. So scaled sums are the rule's sums times a power of two.
+template <class W>
+struct ShiftDecoder {
+  static constexpr Fp8Format kFormat = Fp8FormatOf<W>::value;
+  static constexpr float kXFactor = 0x1p90f;
+  static constexpr float kDotFactor =
+      quant_internal::PowerOfTwo(127 - kFormat.bias - 90);
+  static_assert(gemm_internal::kSmallestX * 0x1p-23f * kXFactor >=
+                    quant_internal::PowerOfTwo(126 + kFormat.mantissa_bits -
+                                               149),
+                "a scaled sum would lose bits");
+  static constexpr bool kDeinterleaved = kSlotVectors == 2;
+  using NaNSearch = CodeNaNSearch<W>;
+
+  static HWY_INLINE Slots Decode(DF32 d, const W* p) {
+    const hn::FixedTag<int8_t, 16> d8;
+    return Split<kSlotVectors>(
+        d, hn::LoadU(d8, reinterpret_cast<const int8_t*>(p)));
+  }
+
+ private:
+  // A template in the vector too: only one branch compiles for a target.
+  template <int kVectors, class V>
+  static HWY_INLINE Slots Split(DF32 d, V raw) {
+    const hn::RebindToSigned<DF32> d32;
+    Slots slots;
+    if constexpr (kVectors == 1) {
+      constexpr int kShift = 23 - kFormat.mantissa_bits;
+      const auto codes = hn::ShiftLeft<kShift>(hn::PromoteTo(d32, raw));
+      slots.v[0] = hn::BitCast(
+          d, hn::And(codes, hn::Set(d32, static_cast<int32_t>(
+                                             0x80000000u | 0x7fu << kShift))));
+    } else {
+      constexpr int kShift = 7 - kFormat.mantissa_bits;
+      const hn::FixedTag<int16_t, 16> d16;
+      const auto codes = hn::ShiftLeft<kShift>(hn::PromoteTo(d16, raw));
+      const auto pairs = hn::BitCast(
+          d32, hn::And(codes, hn::Set(d16, static_cast<int16_t>(
+                                               0x8000u | 0x7fu << kShift))));
+      slots.v[0] = hn::BitCast(d, hn::ShiftLeft<16>(pairs));
+      slots.v[kVectors - 1] =
+          hn::BitCast(d, hn::And(pairs, hn::Set(d32, -0x10000)));
     }
     return slots;
-  };
-  return promote(halves);
-}
-
-template <>
-struct StreamDecoder<F8E4M3Fn> {
-  static constexpr float kFactor = 256.0f;  // 2^(15 - 7)
-  static constexpr bool kFindsNaN = true;
-  static HWY_INLINE Slots Decode(DF32 d, const F8E4M3Fn* p) {
-    return DecodeAsF16<7, 0xbf80>(d, p);
-  }
-  // 0x7f is the largest signed byte, 0xff the largest unsigned one.
-  static HWY_INLINE bool FindNaN(const F8E4M3Fn* p, int64_t count) {
-    const hn::ScalableTag<uint8_t> du;
-    const hn::RebindToSigned<decltype(du)> di;
-    auto largest = hn::Zero(di);
-    auto largest_unsigned = hn::Zero(du);
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(du));
-    int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
-      const auto codes = hn::LoadU(du, reinterpret_cast<const uint8_t*>(p + i));
-      largest = hn::Max(largest, hn::BitCast(di, codes));
-      largest_unsigned = hn::Max(largest_unsigned, codes);
-    }
-    bool found =
-        !hn::AllFalse(di, hn::Eq(largest, hn::Set(di, int8_t{0x7f}))) ||
-        !hn::AllFalse(du, hn::Eq(largest_unsigned, hn::Set(du, uint8_t{0xff})));
-    for (; i < count; ++i) found |= (p[i].bits & 0x7f) == 0x7f;
-    return found;
   }
 };
 
 template <>
-struct StreamDecoder<F8E4M3Fnuz> {
-  static constexpr float kFactor = 128.0f;  // 2^(15 - 8)
-  static constexpr bool kFindsNaN = true;
-  static HWY_INLINE Slots Decode(DF32 d, const F8E4M3Fnuz* p) {
-    return DecodeAsF16<7, 0xbf80>(d, p);
-  }
-  // 0x80 is the smallest signed byte.
-  static HWY_INLINE bool FindNaN(const F8E4M3Fnuz* p, int64_t count) {
-    const hn::ScalableTag<int8_t> d;
-    auto smallest = hn::Zero(d);
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    int64_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
-      smallest = hn::Min(smallest,
-                         hn::LoadU(d, reinterpret_cast<const int8_t*>(p + i)));
-    }
-    bool found = !hn::AllFalse(d, hn::Eq(smallest, hn::Set(d, int8_t{-128})));
-    for (; i < count; ++i) found |= p[i].bits == 0x80;
-    return found;
-  }
-};
+struct StreamDecoder<F8E4M3Fn> : ShiftDecoder<F8E4M3Fn> {};
+template <>
+struct StreamDecoder<F8E4M3Fnuz> : ShiftDecoder<F8E4M3Fnuz> {};
+template <>
+struct StreamDecoder<F8E5M2Fnuz> : ShiftDecoder<F8E5M2Fnuz> {};
 
+// An e5m2 code is the high byte of an fp16 number, NaN and infinities too.
 template <>
 struct StreamDecoder<F8E5M2> {
-  static constexpr float kFactor = 1.0f;
-  static constexpr bool kFindsNaN = false;  // fp16 has the same NaN codes
+  static constexpr float kXFactor = 1.0f;
+  static constexpr float kDotFactor = 1.0f;
+  static constexpr bool kDeinterleaved = false;
+  using NaNSearch = NoNaNSearch;
+
   static HWY_INLINE Slots Decode(DF32 d, const F8E5M2* p) {
-    return DecodeAsF16<8, 0xff00>(d, p);
+    const hn::FixedTag<uint8_t, 16> d8;
+    return Promote<kSlotVectors>(
+        d, hn::LoadU(d8, reinterpret_cast<const uint8_t*>(p)));
+  }
+
+ private:
+  template <int kVectors, class V>
+  static HWY_INLINE Slots Promote(DF32 d, V raw) {
+    const hn::FixedTag<uint16_t, 16> d16;
+    const hn::FixedTag<hwy::float16_t, 16> df16;
+    const auto halves =
+        hn::BitCast(df16, hn::ShiftLeft<8>(hn::PromoteTo(d16, raw)));
+    Slots slots;
+    if constexpr (kVectors == 1) {
+      slots.v[0] = hn::PromoteTo(d, halves);
+    } else {
+      const hn::Half<decltype(df16)> dhalf;
+      slots.v[0] = hn::PromoteTo(d, hn::LowerHalf(dhalf, halves));
+      slots.v[kVectors - 1] = hn::PromoteTo(d, hn::UpperHalf(dhalf, halves));
+    }
+    return slots;
   }
 };
+
 #endif  // HWY_TARGET <= HWY_AVX2
 
 }  // namespace HWY_NAMESPACE

@@ -3,8 +3,7 @@
 // y = x · wᵀ. Threads share the output columns; a thread takes a chunk of them
 // at a time, sums all rows of x for it, and finishes it while it is in cache.
 //   stream path (few rows of x): weights go from memory through the decoder
-//   into the
-//     sums (weights_cpu.cc). Limit: reading w once from memory.
+//     into the sums (weights_cpu.cc). Limit: reading w once from memory.
 //   tile path: a panel of weight rows is decoded to fp32 in the second-level
 //     cache; each 4 rows of x, kept in the first-level cache, sweep over it in
 //     4 x 3 register tiles. Limit: two fma a cycle.
@@ -18,6 +17,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 #include "lamina/core/parallel.h"
 #include "lamina/gemm/skinny_gemm/add_slots-inl.h"
@@ -42,40 +42,59 @@ using gemm_internal::StreamRun;
 using gemm_internal::WeightKernels;
 using gemm_internal::XTable;
 
-// ---- x to fp32
-// ---------------------------------------------------------------
+// ---- x to fp32 --------------------------------------------------------------
 
-// out[0, count) = in * factor, then zeros up to a multiple of 16. True when
-// every |in| is so small that no weight type's factor overflows it.
+// out[0, count) = in * kernels.x_factor, then zeros up to a multiple of 16; in
+// the order the kernels want. True when x lies in their window.
 template <class X>
-bool ConvertRow(const X* HWY_RESTRICT in, int64_t count, float factor,
-                float* HWY_RESTRICT out) {
+bool ConvertRow(const X* HWY_RESTRICT in, int64_t count,
+                const WeightKernels& kernels, float* HWY_RESTRICT out) {
   const DF32 d;
-  const auto scale = hn::Set(d, factor);
+  const auto factor = hn::Set(d, kernels.x_factor);
+  const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  auto smallest = infinity;
   auto largest = hn::Zero(d);
   ForEachVector(d, count, [&](int64_t i, int64_t n) HWY_ATTR {
     const auto v = LoadUpTo(d, in + i, n);
-    largest = hn::Max(hn::Abs(v), largest);
-    StoreUpTo(hn::Mul(v, scale), d, out + i, n);
+    const auto magnitude = hn::Abs(v);
+    // NOTE: x86 takes the second operand if the first is NaN.
+    largest = hn::Max(magnitude, largest);
+    smallest = hn::Min(
+        hn::IfThenElse(hn::Eq(v, hn::Zero(d)), infinity, magnitude), smallest);
+    StoreUpTo(hn::Mul(v, factor), d, out + i, n);
   });
-  std::fill(out + count, out + RoundUp(count, kSlots), 0.0f);
-  return hn::GetLane(hn::MaxOfLanes(d, largest)) < 0x1p119f;
+  const int64_t padded = RoundUp(count, kSlots);
+  std::fill(out + count, out + padded, 0.0f);
+#if HWY_TARGET != HWY_SCALAR
+  if (kernels.deinterleaved) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t i = 0; i < padded; i += 2 * lanes) {
+      const auto low = hn::Load(d, out + i);
+      const auto high = hn::Load(d, out + i + lanes);
+      hn::Store(hn::ConcatEven(d, high, low), d, out + i);
+      hn::Store(hn::ConcatOdd(d, high, low), d, out + i + lanes);
+    }
+  }
+#endif
+  return hn::GetLane(hn::MinOfLanes(d, smallest)) >=
+             gemm_internal::kSmallestX &&
+         hn::GetLane(hn::MaxOfLanes(d, largest)) < gemm_internal::kLargestX;
 }
 
-bool ConvertRows(const Gemm& gemm, int64_t begin, int64_t end, float factor) {
-  bool small = true;
+bool ConvertRows(const Gemm& gemm, const WeightKernels& kernels, int64_t begin,
+                 int64_t end) {
+  bool inside = true;
   Dispatch(XTable{}, std::array{gemm.args.x.dtype},
            [&]<class X>(Types<X>) HWY_ATTR {
              for (int64_t r = begin; r < end; ++r) {
                const X* in = gemm.args.x.Row<X>(gemm.begin + r);
-               small &= ConvertRow(in, gemm.args.x.cols, factor, gemm.X(r));
+               inside &= ConvertRow(in, gemm.args.x.cols, kernels, gemm.X(r));
              }
            });
-  return small;
+  return inside;
 }
 
-// ---- Register tiles
-// ----------------------------------------------------------
+// ---- Register tiles ---------------------------------------------------------
 
 // kM rows of x times three rows of w, both fp32 with one pitch, columns
 // [0, count), count a multiple of 16. Adds to the slots, which `first` sets to
@@ -161,8 +180,7 @@ void TileSums(const Gemm& gemm, const Chunk& chunk, const float* panel,
   }
 }
 
-// ---- The call
-// ----------------------------------------------------------------
+// ---- The call ---------------------------------------------------------------
 
 // Finishes rows [row, row + count) of the row block.
 void FinishRows(const Gemm& gemm, const Chunk& chunk,
@@ -260,21 +278,21 @@ void RunRowBlock(const Gemm& gemm, const Stream& stream) {
   const SkinnyGemmArgs& args = gemm.args;
   const WeightKernels kernels = gemm_internal::WeightKernelsOf(args.w.dtype);
   const int64_t k = std::max<int64_t>(1, args.x.cols);
-  const auto convert = [&](float factor) {
-    std::atomic<bool> small = true;
+  const auto convert = [&](const WeightKernels& form) {
+    std::atomic<bool> inside = true;
     ParallelFor(stream, gemm.rows,
                 CeilDiv(gemm_internal::kMinThreadElements, k),
                 [&](int64_t begin, int64_t end, int) {
-                  if (!ConvertRows(gemm, begin, end, factor)) small = false;
+                  if (!ConvertRows(gemm, form, begin, end)) inside = false;
                 });
-    return small.load();
+    return inside.load();
   };
   SkinnyGemmPath path = gemm.policy.path;
   if (path == SkinnyGemmPath::kTile) {
-    convert(1.0f);
-  } else if (!convert(kernels.factor) && kernels.factor != 1.0f) {
-    // So large an x times the factor may overflow: the other path has none.
-    convert(1.0f);
+    convert({});
+  } else if (!convert(kernels) && kernels.x_factor != 1.0f) {
+    // The other path takes any x.
+    convert({});
     path = SkinnyGemmPath::kTile;
   }
   const int64_t col_elements = k * (args.gate ? 2 : 1);

@@ -81,11 +81,17 @@ struct StreamRun {
 };
 inline constexpr int64_t kStreams = 2;
 
+// The window of x outside of which a stream kernel with x_factor != 1 is not
+// exact: every |x| must be 0, NaN or in [kSmallestX, kLargestX).
+inline constexpr float kSmallestX = 0x1p-87f;
+inline constexpr float kLargestX = 0x1p30f;
+
 // The kernels of one weight type.
 struct WeightKernels {
-  // The stream path divides weights by this power of two; x is multiplied by
-  // it. The products are the same, exactly.
-  float factor = 1.0f;
+  // The stream path wants x multiplied by this power of two, and if so told
+  // with the even columns of each 16 before the odd ones.
+  float x_factor = 1.0f;
+  bool deinterleaved = false;
   // Dots (with block scales: scaled totals) of all rows of x and the weight
   // rows of kStreams runs, read from memory.
   void (*stream)(const Gemm&, const StreamRun* runs) = nullptr;

@@ -41,11 +41,12 @@ struct WeightRows {
 };
 
 // kM rows of x (fp32, `pitch` apart, zero past `count` up to a multiple of 16,
-// multiplied by the decoder's factor) times the weight rows of kRuns streams.
-// Writes the slots of all outputs, [w row][stream][x row][slot].
+// prepared for the decoder) times the weight rows of kRuns streams. Writes the
+// slots of all outputs, [w row][stream][x row][slot]. True when the decoder
+// took NaN codes for numbers.
 #if HWY_TARGET == HWY_SCALAR
 template <class W, int kM, int kRuns>
-void StreamDot(const float* x, int64_t pitch, const WeightRows<W>& w,
+bool StreamDot(const float* x, int64_t pitch, const WeightRows<W>& w,
                float* slots) {
   std::fill_n(slots, w.rows * kRuns * kM * kSlots, 0.0f);
   for (int64_t i = 0; i < w.rows * kRuns; ++i) {
@@ -58,14 +59,32 @@ void StreamDot(const float* x, int64_t pitch, const WeightRows<W>& w,
       }
     }
   }
+  return false;
 }
 #else
+template <class Decoder>
+HWY_INLINE void StoreSlots(DF32 d, const VF32* sums, float* slots) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF32()));
+  if constexpr (Decoder::kDeinterleaved) {
+    // Slots 0 … 3 and 8 … 11; 4 … 7 and 12 … 15.
+    const auto even = hn::InterleaveLower(d, sums[0], sums[kSlotVectors - 1]);
+    const auto odd = hn::InterleaveUpper(d, sums[0], sums[kSlotVectors - 1]);
+    hn::Store(hn::ConcatLowerLower(d, odd, even), d, slots);
+    hn::Store(hn::ConcatUpperUpper(d, odd, even), d, slots + kLanes);
+  } else {
+    for (int i = 0; i < kSlotVectors; ++i) {
+      hn::Store(sums[i], d, slots + i * kLanes);
+    }
+  }
+}
+
 template <class W, int kM, int kRuns>
-HWY_NOINLINE void StreamDot(const float* HWY_RESTRICT x, int64_t pitch,
+HWY_NOINLINE bool StreamDot(const float* HWY_RESTRICT x, int64_t pitch,
                             const WeightRows<W>& w, float* HWY_RESTRICT slots) {
   const DF32 d;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(DF32()));
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(W));
+  typename StreamDecoder<W>::NaNSearch nan_search;
   for (int64_t n = 0; n < w.rows; ++n) {
     const W* row[kRuns];
     VF32 sums[kRuns][kM][kSlotVectors];
@@ -92,10 +111,14 @@ HWY_NOINLINE void StreamDot(const float* HWY_RESTRICT x, int64_t pitch,
         for (int64_t i = 0; i < kLine; i += kSlots) {
           step(r, k + i, row[r] + k + i);
         }
+        nan_search.AddLine(row[r] + k);
       }
     }
     for (; k + kSlots <= w.count; k += kSlots) {
-      for (int r = 0; r < kRuns; ++r) step(r, k, row[r] + k);
+      for (int r = 0; r < kRuns; ++r) {
+        step(r, k, row[r] + k);
+        nan_search.AddSlots(row[r] + k);
+      }
     }
     for (int r = 0; r < kRuns; ++r) {
       if (k < w.count) {
@@ -103,28 +126,29 @@ HWY_NOINLINE void StreamDot(const float* HWY_RESTRICT x, int64_t pitch,
         std::fill(std::copy_n(row[r] + k, w.count - k, tail), tail + kSlots,
                   W());
         step(r, k, tail);
+        nan_search.AddSlots(tail);
       }
       for (int m = 0; m < kM; ++m) {
-        for (int i = 0; i < kSlotVectors; ++i) {
-          hn::Store(sums[r][m][i], d, slots + i * kLanes);
-        }
+        StoreSlots<StreamDecoder<W>>(d, sums[r][m], slots);
         slots += kSlots;
       }
     }
   }
+  return nan_search.Found();
 }
 #endif  // HWY_TARGET == HWY_SCALAR
 
 // A NaN in the slots of the weight rows that have a NaN code.
 template <class W, int kM, int kRuns>
-HWY_INLINE void MarkNaN(const WeightRows<W>& w, float* slots) {
-  if constexpr (StreamDecoder<W>::kFindsNaN) {
-    for (int64_t i = 0; i < w.rows * kRuns; ++i) {
-      const W* row = w.data[i % kRuns] + i / kRuns * w.stride;
-      if (!StreamDecoder<W>::FindNaN(row, w.count)) continue;
-      for (int64_t m = 0; m < kM; ++m) {
-        slots[(i * kM + m) * kSlots] = std::nanf("");
-      }
+HWY_NOINLINE void MarkNaN(const WeightRows<W>& w, float* slots) {
+  for (int64_t i = 0; i < w.rows * kRuns; ++i) {
+    const W* row = w.data[i % kRuns] + i / kRuns * w.stride;
+    if (std::none_of(row, row + w.count,
+                     [](W code) { return std::isnan(ToFloat(code)); })) {
+      continue;
+    }
+    for (int64_t m = 0; m < kM; ++m) {
+      slots[(i * kM + m) * kSlots] = std::nanf("");
     }
   }
 }
@@ -160,19 +184,21 @@ void StreamGroup(const Gemm& gemm, const StreamRun* runs, int64_t i,
     for (int r = 0; r < kRuns; ++r) {
       w.data[r] = view.Row<W>(runs[r].first_row + i) + k;
     }
-    StreamDot<W, kM, kRuns>(gemm.X(m) + k, gemm.policy.pitch, w, slots);
-    MarkNaN<W, kM, kRuns>(w, slots);
+    if (StreamDot<W, kM, kRuns>(gemm.X(m) + k, gemm.policy.pitch, w, slots)) {
+      MarkNaN<W, kM, kRuns>(w, slots);
+    }
     AddSlots(slots, rows * kRuns * kM, dots);
     for (int64_t output = 0; output < rows * kRuns * kM; ++output) {
       const int64_t x_row = m + output % kM;
       const StreamRun& run = runs[output / kM % kRuns];
       const int64_t row = i + output / (kM * kRuns);
       float& sum = run.sums[x_row * kMaxChunkRows + row];
+      const float dot = dots[output] * StreamDecoder<W>::kDotFactor;
       if (!gemm.blocks) {
-        sum = dots[output];
+        sum = dot;
       } else {
         const float scaled =
-            (dots[output] * gemm.XScale(x_row, k)) *
+            (dot * gemm.XScale(x_row, k)) *
             ScaleOrOne(gemm.args.w_scales, run.first_row + row, k);
         sum = (k == 0 ? 0.0f : sum) + scaled;
       }
@@ -245,7 +271,8 @@ void DecodePanel(const Gemm& gemm, const Chunk& chunk,
 WeightKernels KernelsOf(DType w_type) {
   WeightKernels kernels;
   Dispatch(WTable{}, std::array{w_type}, [&]<class W>(Types<W>) {
-    kernels = {.factor = StreamDecoder<W>::kFactor,
+    kernels = {.x_factor = StreamDecoder<W>::kXFactor,
+               .deinterleaved = StreamDecoder<W>::kDeinterleaved,
                .stream = StreamChunk<W>,
                .decode_panel = DecodePanel<W>};
   });

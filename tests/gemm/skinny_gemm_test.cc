@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "lamina/gemm/skinny_gemm/skinny_gemm_cpu.h"
 #include "tests/gemm/skinny_gemm_case.h"
 #include "tests/gemm/skinny_gemm_reference.h"
 #include "tests/support/quantize_reference.h"
@@ -144,16 +145,16 @@ TYPED_TEST(SkinnyGemmTypes, DecodesEveryCode) {
   constexpr int64_t kCodes = sizeof(W) == 1 ? 256 : 65536;
   ForEachTarget([&] {
     for (const int64_t m : {1, 5}) {
-      // 33 columns: two whole steps and the tail; codes in the first, one in
-      // the middle and in the tail.
-      const int64_t k = 33;
+      // A cache line of weights, with FP8 two whole steps, and a tail. The code
+      // stands in each of them.
+      const int64_t k = sizeof(W) == 1 ? 97 : 33;
       GemmSpec spec{.m = m,
                     .n = kCodes,
                     .k = k,
                     .x = DType::kF32,
                     .w = DTypeOf<W>::value,
                     .y = DType::kF32};
-      for (const int64_t at : {0, 21, 32}) {
+      for (const int64_t at : {int64_t{0}, k / 2, k - 12, k - 1}) {
         GemmCase test(spec);
         for (int64_t r = 0; r < kCodes; ++r) {
           std::fill_n(test.w.template Row<W>(r), k, W());
@@ -199,6 +200,58 @@ TYPED_TEST(SkinnyGemmTypes, HugeTinyAndSpecialActivations) {
         for (int64_t r = 0; r < m; ++r) {
           for (int64_t c = r; c < 70; c += 3) {
             test.x.template At<float>(r, c) = value;
+          }
+        }
+        const auto want = testing::SkinnyGemmReference(test.Args());
+        ASSERT_TRUE(test.Run().ok());
+        ExpectY(test.y.view(), want);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  });
+}
+
+// The smallest and the largest activations that the decoders of FP8 weights
+// take with a power of two, with every significand and every code: no sum may
+// lose a bit that the model keeps. One bit further out as well.
+TYPED_TEST(SkinnyGemmTypes, ActivationsAtTheEdgesOfTheWindow) {
+  const DType w = TypeParam::kKey[0];
+  const auto bits_of = [](float v) { return std::bit_cast<uint32_t>(v); };
+  ForEachTarget([&] {
+    for (const uint32_t first :
+         {bits_of(gemm_internal::kSmallestX),
+          bits_of(gemm_internal::kSmallestX) - 1,
+          bits_of(gemm_internal::kLargestX) - (1 << 22),
+          bits_of(gemm_internal::kLargestX) - (1 << 22) + 1}) {
+      for (const int64_t m : {1, 5}) {
+        GemmSpec spec{.m = m,
+                      .n = 64,
+                      .k = 300,
+                      .x = DType::kF32,
+                      .w = w,
+                      .y = DType::kF32};
+        GemmCase test(spec);
+        testing::Random random(11);
+        for (int64_t r = 0; r < m; ++r) {
+          for (int64_t c = 0; c < spec.k; ++c) {
+            // From `first` on for half a binade, `first + 2^22 - 1` included.
+            const uint32_t offset =
+                c == 0
+                    ? (1 << 22) - 1
+                    : static_cast<uint32_t>(random.Integer(0, (1 << 22) - 1));
+            const float x = std::bit_cast<float>(first + (c == 1 ? 0 : offset));
+            test.x.template At<float>(r, c) = c % 3 == 0 ? -x : x;
+          }
+        }
+        if (IsFp8(w)) {
+          for (int64_t r = 0; r < spec.n; ++r) {
+            // NaN codes in some rows only.
+            for (int64_t c = 0; c < spec.k; ++c) {
+              const int code = static_cast<int>((r * 7 + c) & 0xff);
+              const bool nan = (code & 0x7f) > 0x7b || code == 0x80;
+              test.w.template At<uint8_t>(r, c) =
+                  static_cast<uint8_t>(nan && r % 9 != 0 ? code ^ 0x11 : code);
+            }
           }
         }
         const auto want = testing::SkinnyGemmReference(test.Args());
