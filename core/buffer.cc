@@ -5,10 +5,14 @@
 #endif
 
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/device/runtime.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/math.h"
+#include "lamina/core/status.h"
 
 namespace lamina {
 namespace {
@@ -39,20 +43,19 @@ absl::StatusOr<Buffer> Buffer::Allocate(Device device, int64_t bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("Buffer: bytes: given ", bytes, ", want >= 0"));
   }
-  if (device.backend != Backend::kCpu) {
-    return absl::UnimplementedError(
-        absl::StrCat("Buffer: device: this build has no ", Name(device.backend),
-                     " backend; built backends: cpu"));
-  }
+  LAMINA_RETURN_IF_ERROR(CheckDevice("Buffer", "device", device));
   Buffer buffer;
   buffer.device_ = device;
   buffer.bytes_ = bytes;
-  if (bytes > 0) {
+  if (bytes == 0) return buffer;
+  const std::string failed = absl::StrCat("Buffer: cannot allocate ", bytes,
+                                          " bytes on ", Name(device.backend));
+  if (device.backend == Backend::kCpu) {
     buffer.data_ = AllocateCpu(bytes);
-    if (buffer.data_ == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("Buffer: cannot allocate ", bytes, " bytes on cpu"));
-    }
+    if (buffer.data_ == nullptr) return absl::ResourceExhaustedError(failed);
+  } else if constexpr (kHasGpu) {
+    LAMINA_RETURN_IF_ERROR(ToStatus(
+        failed.c_str(), gpu_runtime::Allocate(device, bytes, &buffer.data_)));
   }
   return buffer;
 }
@@ -68,7 +71,12 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::Free() {
-  std::free(data_);
+  if (data_ == nullptr) return;
+  if (device_.backend == Backend::kCpu) {
+    std::free(data_);
+  } else if constexpr (kHasGpu) {
+    gpu_runtime::Free(device_, data_);
+  }
   data_ = nullptr;
 }
 

@@ -8,12 +8,14 @@
 namespace lamina {
 
 // Owns device memory, aligned to 256 bytes; large CPU buffers ask for huge
-// pages, which streaming kernels read faster. Movable, not copyable. Operators
-// never allocate: Buffers belong to the caller.
+// pages, which streaming kernels read faster. GPU memory is not the host's:
+// core/copy.h. Movable, not copyable. Operators never allocate: Buffers belong
+// to the caller. Freeing GPU memory waits for the device.
 class Buffer {
  public:
   // ResourceExhausted when there is not enough memory, InvalidArgument for a
-  // negative size. Contents are undefined. Zero bytes are allowed.
+  // negative size; see CheckDevice for a device that is not there. Contents are
+  // undefined. Zero bytes are allowed.
   static absl::StatusOr<Buffer> Allocate(Device device, int64_t bytes);
 
   Buffer() = default;

@@ -2,17 +2,29 @@
 
 #include <chrono>
 
+#include "lamina/core/device/runtime.h"
+#include "lamina/core/gpu_backend.h"
+#include "lamina/core/status.h"
+
 namespace lamina {
 
 absl::Status Event::Record(const Stream& stream) {
-  if (stream.device().backend != Backend::kCpu) {
-    return absl::UnimplementedError(
-        "Event: stream: this build has the cpu backend only");
-  }
+  LAMINA_RETURN_IF_ERROR(CheckStream("Event", stream));
+  if (handle_ != nullptr && device_ != stream.device()) Destroy();
+  recorded_ = false;
   device_ = stream.device();
-  nanoseconds_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                     std::chrono::steady_clock::now().time_since_epoch())
-                     .count();
+  if (device_.backend == Backend::kCpu) {
+    nanoseconds_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                       std::chrono::steady_clock::now().time_since_epoch())
+                       .count();
+  } else if constexpr (kHasGpu) {
+    if (handle_ == nullptr) {
+      LAMINA_RETURN_IF_ERROR(
+          ToStatus("Event", gpu_runtime::CreateEvent(device_, &handle_)));
+    }
+    LAMINA_RETURN_IF_ERROR(
+        ToStatus("Event", gpu_runtime::RecordEvent(handle_, stream)));
+  }
   recorded_ = true;
   return absl::OkStatus();
 }
@@ -26,7 +38,32 @@ absl::StatusOr<double> Event::ElapsedMicros(const Event& start,
   if (start.device_ != end.device_) {
     return absl::InvalidArgumentError("Event: events of two devices");
   }
-  return static_cast<double>(end.nanoseconds_ - start.nanoseconds_) * 1e-3;
+  double micros =
+      static_cast<double>(end.nanoseconds_ - start.nanoseconds_) * 1e-3;
+  if constexpr (kHasGpu) {
+    if (start.device_.backend != Backend::kCpu) {
+      LAMINA_RETURN_IF_ERROR(ToStatus(
+          "Event", gpu_runtime::ElapsedMicros(start.device_, start.handle_,
+                                              end.handle_, &micros)));
+    }
+  }
+  return micros;
+}
+
+Event& Event::operator=(Event&& other) noexcept {
+  if (this == &other) return *this;
+  Destroy();
+  device_ = other.device_;
+  recorded_ = std::exchange(other.recorded_, false);
+  nanoseconds_ = other.nanoseconds_;
+  handle_ = std::exchange(other.handle_, nullptr);
+  return *this;
+}
+
+void Event::Destroy() {
+  if (handle_ == nullptr) return;
+  if constexpr (kHasGpu) gpu_runtime::DestroyEvent(device_, handle_);
+  handle_ = nullptr;
 }
 
 }  // namespace lamina

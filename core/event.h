@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lamina/core/stream.h"
@@ -7,9 +10,15 @@
 namespace lamina {
 
 // A point in a stream's order, to time what lies between two of them. On the
-// CPU it is a reading of the steady clock.
+// CPU it is a reading of the steady clock. Movable, not copyable.
 class Event {
  public:
+  Event() = default;
+  Event(Event&& other) noexcept { *this = std::move(other); }
+  Event& operator=(Event&& other) noexcept;
+  ~Event() { Destroy(); }
+
+  // May be called again: the last recording counts.
   absl::Status Record(const Stream& stream);
 
   // Microseconds from `start` to `end`; waits for both. FailedPrecondition
@@ -18,9 +27,12 @@ class Event {
                                               const Event& end);
 
  private:
+  void Destroy();
+
   Device device_;
   bool recorded_ = false;
-  int64_t nanoseconds_ = 0;
+  int64_t nanoseconds_ = 0;  // on the CPU
+  void* handle_ = nullptr;   // the GPU vendor's; created by the first Record
 };
 
 }  // namespace lamina

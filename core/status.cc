@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/device/runtime.h"
 #include "lamina/core/gpu_backend.h"
 #include "lamina/core/math.h"
 
@@ -244,15 +245,27 @@ absl::Status CheckGateSpec(const char* op, const char* argument,
   return absl::OkStatus();
 }
 
-absl::Status CheckStream(const char* op, const Stream& stream) {
-  const Device device = stream.device();
+absl::Status CheckDevice(const char* op, const char* argument, Device device) {
   if (device.backend == Backend::kCpu) return absl::OkStatus();
+  const char* const backend = Name(device.backend);
   if (!IsBuilt(device.backend)) {
     return absl::UnimplementedError(
-        absl::StrCat(op, ": stream: this build has no ", Name(device.backend),
+        absl::StrCat(op, ": ", argument, ": this build has no ", backend,
                      " backend; built backends: ", kBuiltBackends));
   }
-  return absl::OkStatus();
+  if (!GetDeviceInfo(device).name.empty()) return absl::OkStatus();
+  if constexpr (kHasGpu) {
+    const std::string none = absl::StrCat(op, ": ", argument, ": no ", backend,
+                                          " device on this machine");
+    LAMINA_RETURN_IF_ERROR(ToStatus(none.c_str(), gpu_runtime::DeviceError()));
+  }
+  return InvalidArgument(op, absl::StrCat(argument, ".index").c_str(),
+                         device.index,
+                         absl::StrCat("the index of a ", backend, " device"));
+}
+
+absl::Status CheckStream(const char* op, const Stream& stream) {
+  return CheckDevice(op, "stream", stream.device());
 }
 
 absl::Status CheckCpuStream(const char* op, const Stream& stream) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lamina/core/device.h"
 #include "lamina/core/gate.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
@@ -80,9 +81,11 @@ absl::Status CheckNoByteOverlap(const char* op, const char* a_name,
 absl::Status CheckGateSpec(const char* op, const char* argument,
                            const GateSpec& spec);
 
-// For an operator with GPU kernels. Unimplemented when this build does not have
-// the stream's backend, InvalidArgument when there is no device of that index,
-// Unavailable when the machine has no such device at all.
+// Unimplemented when this build does not have the device's backend, Unavailable
+// with the vendor's reason when the machine has no such device at all,
+// InvalidArgument when it has others only.
+absl::Status CheckDevice(const char* op, const char* argument, Device device);
+// The same for an operator with GPU kernels.
 absl::Status CheckStream(const char* op, const Stream& stream);
 // For an operator without them: Unimplemented for any GPU.
 absl::Status CheckCpuStream(const char* op, const Stream& stream);

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "lamina/core/device.h"
 
 namespace lamina {
@@ -45,6 +49,35 @@ class Stream {
   void* handle_;
   int num_threads_;
   bool overlap_ = false;
+};
+
+// Waits until everything enqueued on the stream is done, and reports what went
+// wrong with it. A CPU stream is always done.
+absl::Status Synchronize(const Stream& stream);
+
+// A stream of its own, for a program that has none. Movable; the destructor
+// does not wait.
+class OwnedStream {
+ public:
+  static absl::StatusOr<OwnedStream> Create(Device device);
+
+  OwnedStream(OwnedStream&& other) noexcept
+      : stream_(other.stream_),
+        handle_(std::exchange(other.handle_, nullptr)) {}
+  OwnedStream& operator=(OwnedStream&& other) noexcept {
+    std::swap(stream_, other.stream_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~OwnedStream();
+
+  const Stream& stream() const { return stream_; }
+
+ private:
+  OwnedStream(Stream stream, void* handle) : stream_(stream), handle_(handle) {}
+
+  Stream stream_;
+  void* handle_;  // null on the CPU
 };
 
 }  // namespace lamina

@@ -13,15 +13,25 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "lamina/core/buffer.h"
+#include "lamina/core/copy.h"
 #include "lamina/core/event.h"
+#include "lamina/core/gpu_backend.h"
+#include "lamina/core/graph.h"
 #include "lamina/core/stream.h"
 
 namespace lamina {
 namespace {
 
-constexpr Device kCuda{Backend::kCuda, 0};
+// A backend that this build does not have.
+constexpr Device kMissing{Backend::kHip, 0};
+std::string NoBackend(const char* where) {
+  return absl::StrCat(
+      "UNIMPLEMENTED: ", where,
+      ": this build has no hip backend; built backends: ", kBuiltBackends);
+}
 
 TEST(Device, TheCpuIsOne) {
   const std::vector<Device> devices = ListDevices();
@@ -35,7 +45,7 @@ TEST(Device, TheCpuIsOne) {
   EXPECT_GT(info.memory_bytes, int64_t{64} << 20);
   EXPECT_EQ(&GetDeviceInfo(Device{}), &info);  // cached
   EXPECT_TRUE(GetDeviceInfo({Backend::kCpu, 1}).name.empty());
-  EXPECT_TRUE(GetDeviceInfo(kCuda).name.empty());
+  EXPECT_TRUE(GetDeviceInfo(kMissing).name.empty());
   EXPECT_STREQ(Name(Backend::kHip), "hip");
 }
 
@@ -64,7 +74,7 @@ TEST(MeasureReadBandwidth, IsPlausible) {
       MeasureReadBandwidth(Device{}, 1, int64_t{32} << 20, 2);
   EXPECT_GT(bandwidth, 1e8);
   EXPECT_LT(bandwidth, 1e13);
-  EXPECT_EQ(MeasureReadBandwidth(kCuda), 0);
+  EXPECT_EQ(MeasureReadBandwidth(kMissing), 0);
   EXPECT_GT(MeasureReadBandwidth(Device{}, 2, 1, 1), 0);  // less than a word
 }
 
@@ -74,8 +84,8 @@ TEST(Stream, KnowsDeviceAndThreads) {
   EXPECT_EQ(Stream::Cpu(-1).num_threads(), Stream::Cpu().num_threads());
   EXPECT_EQ(Stream::Cpu().device(), Device{});
   int queue = 0;
-  const Stream gpu = Stream::Gpu(kCuda, &queue);
-  EXPECT_EQ(gpu.device(), kCuda);
+  const Stream gpu = Stream::Gpu(kMissing, &queue);
+  EXPECT_EQ(gpu.device(), kMissing);
   EXPECT_EQ(gpu.handle(), &queue);
   EXPECT_FALSE(gpu.overlap());
   EXPECT_TRUE(gpu.WithOverlap().overlap());
@@ -127,9 +137,8 @@ TEST(Buffer, MovesItsMemory) {
 TEST(Buffer, Errors) {
   EXPECT_EQ(Buffer::Allocate(Device{}, -1).status().ToString(),
             "INVALID_ARGUMENT: Buffer: bytes: given -1, want >= 0");
-  EXPECT_EQ(Buffer::Allocate(kCuda, 8).status().ToString(),
-            "UNIMPLEMENTED: Buffer: device: this build has no cuda backend; "
-            "built backends: cpu");
+  EXPECT_EQ(Buffer::Allocate(kMissing, 8).status().ToString(),
+            NoBackend("Buffer: device"));
   // More than any allocator gives.
   const int64_t most = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(Buffer::Allocate(Device{}, most).status().ToString(),
@@ -158,9 +167,73 @@ TEST(Event, Errors) {
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Event::ElapsedMicros(fresh, recorded).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(fresh.Record(Stream::Gpu(kCuda, nullptr)).ToString(),
-            "UNIMPLEMENTED: Event: stream: this build has the cpu backend "
-            "only");
+  EXPECT_EQ(fresh.Record(Stream::Gpu(kMissing, nullptr)).ToString(),
+            NoBackend("Event: stream"));
+}
+
+TEST(Event, MovesWhatItRecorded) {
+  Event start, end;
+  ASSERT_TRUE(start.Record(Stream::Cpu()).ok());
+  ASSERT_TRUE(end.Record(Stream::Cpu()).ok());
+  const double micros = *Event::ElapsedMicros(start, end);
+  Event moved = std::move(start);
+  EXPECT_EQ(*Event::ElapsedMicros(moved, end), micros);
+  EXPECT_EQ(Event::ElapsedMicros(start, end)  // NOLINT(bugprone-use-after-move)
+                .status()
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// ---- Copies, streams of one's own, graphs -----------------------------------
+
+TEST(Copy, CopiesAndFills) {
+  const Stream stream = Stream::Cpu();
+  const std::string from = "lamina";
+  char to[8] = "-------";
+  ASSERT_TRUE(Copy(to, from.data(), 6, stream).ok());
+  EXPECT_STREQ(to, "lamina-");
+  ASSERT_TRUE(EnqueueFill(to + 1, 'x', 2, stream).ok());
+  EXPECT_STREQ(to, "lxxina-");
+  EXPECT_TRUE(EnqueueCopy(nullptr, nullptr, 0, stream).ok());
+}
+
+TEST(Copy, Errors) {
+  char byte = 0;
+  EXPECT_EQ(Copy(&byte, &byte, -1, Stream::Cpu()).message(),
+            "Copy: bytes: given -1, want >= 0");
+  EXPECT_EQ(Copy(nullptr, &byte, 1, Stream::Cpu()).message(),
+            "Copy: to: given null, want a pointer");
+  EXPECT_EQ(Copy(&byte, nullptr, 1, Stream::Cpu()).message(),
+            "Copy: from: given null, want a pointer");
+  EXPECT_EQ(EnqueueFill(nullptr, 0, 1, Stream::Cpu()).message(),
+            "Fill: to: given null, want a pointer");
+  EXPECT_EQ(Copy(&byte, &byte, 1, Stream::Gpu(kMissing, nullptr)).ToString(),
+            NoBackend("Copy: stream"));
+}
+
+TEST(OwnedStream, OnTheCpuIsAnOrdinaryStream) {
+  absl::StatusOr<OwnedStream> stream = OwnedStream::Create(Device{});
+  ASSERT_TRUE(stream.ok());
+  EXPECT_EQ(stream->stream().device(), Device{});
+  EXPECT_TRUE(Synchronize(stream->stream()).ok());
+  EXPECT_EQ(OwnedStream::Create(kMissing).status().ToString(),
+            NoBackend("OwnedStream: device"));
+  EXPECT_EQ(Synchronize(Stream::Gpu(kMissing, nullptr)).ToString(),
+            NoBackend("Synchronize: stream"));
+}
+
+TEST(Graph, NeedsAGpu) {
+  bool ran = false;
+  const auto body = [&] {
+    ran = true;
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(Graph::Capture(Stream::Cpu(), body).status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(
+      Graph::Capture(Stream::Gpu(kMissing, nullptr), body).status().ToString(),
+      NoBackend("Graph: stream"));
+  EXPECT_FALSE(ran);
 }
 
 }  // namespace

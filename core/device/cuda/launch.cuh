@@ -4,34 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include "lamina/core/device/cuda/device_guard.h"
 #include "lamina/core/launch.h"
 
 namespace lamina::gpu {
-
-namespace launch_internal {
-// The stream's device is current while it lives.
-class DeviceGuard {
- public:
-  explicit DeviceGuard(int device) {
-    error_ = cudaGetDevice(&previous_);
-    if (error_ == cudaSuccess && previous_ != device) {
-      error_ = cudaSetDevice(device);
-      changed_ = error_ == cudaSuccess;
-    }
-  }
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
-  ~DeviceGuard() {
-    if (changed_) cudaSetDevice(previous_);
-  }
-  cudaError_t error() const { return error_; }
-
- private:
-  int previous_ = 0;
-  bool changed_ = false;
-  cudaError_t error_;
-};
-}  // namespace launch_internal
 
 // Enqueues the kernel. Nothing is launched for zero blocks. Errors are
 // returned and not left behind in the runtime.
@@ -39,8 +15,8 @@ template <class Args>
 Error Launch(void (*kernel)(Args), const LaunchShape& shape,
              const LaunchTarget& target, const Args& args) {
   if (shape.blocks == 0) return {};
-  const launch_internal::DeviceGuard guard(target.device);
-  if (guard.error() != cudaSuccess) return {static_cast<int>(guard.error())};
+  const DeviceGuard guard(target.device);
+  if (!guard.ok()) return guard.error();
 
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config = {};
@@ -61,9 +37,7 @@ Error Launch(void (*kernel)(Args), const LaunchShape& shape,
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
   }
-  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, args);
-  if (error != cudaSuccess) cudaGetLastError();  // not sticky
-  return {static_cast<int>(error)};
+  return Taken(cudaLaunchKernelEx(&config, kernel, args));
 }
 
 }  // namespace lamina::gpu

@@ -2,9 +2,19 @@
 
 #include "lamina/core/device/runtime.h"
 
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 
 namespace lamina::gpu_runtime {
+namespace {
+constexpr gpu::Error kOutOfMemory{1};
+constexpr gpu::Error kNoGraphs{2};
+
+using Clock = std::chrono::steady_clock;
+}  // namespace
 
 std::vector<DeviceInfo> QueryDevices() {
   DeviceInfo info;
@@ -23,8 +33,62 @@ std::vector<DeviceInfo> QueryDevices() {
   return {cuda, hip};
 }
 
+gpu::Error DeviceError() { return {}; }
+
 absl::Status ErrorStatus(const char* op, int code) {
+  if (code == kOutOfMemory.code) {
+    return absl::ResourceExhaustedError(absl::StrCat(op, ": out of memory"));
+  }
+  if (code == kNoGraphs.code) {
+    return absl::UnimplementedError(absl::StrCat(op, ": no graphs here"));
+  }
   return absl::InternalError(absl::StrCat(op, ": host SIMT error ", code));
 }
+
+gpu::Error Allocate(Device, int64_t bytes, void** data) {
+  *data = std::malloc(static_cast<size_t>(bytes));
+  return *data == nullptr ? kOutOfMemory : gpu::Error{};
+}
+void Free(Device, void* data) { std::free(data); }
+
+gpu::Error CreateStream(Device, void** stream) {
+  *stream = nullptr;
+  return {};
+}
+void DestroyStream(Device, void*) {}
+gpu::Error Synchronize(const Stream&) { return {}; }
+
+gpu::Error Copy(void* to, const void* from, int64_t bytes, const Stream&) {
+  std::memmove(to, from, static_cast<size_t>(bytes));
+  return {};
+}
+gpu::Error Fill(void* to, uint8_t value, int64_t bytes, const Stream&) {
+  std::memset(to, value, static_cast<size_t>(bytes));
+  return {};
+}
+
+gpu::Error CreateEvent(Device, void** event) {
+  *event = new Clock::time_point();
+  return {};
+}
+void DestroyEvent(Device, void* event) {
+  delete static_cast<Clock::time_point*>(event);
+}
+gpu::Error RecordEvent(void* event, const Stream&) {
+  *static_cast<Clock::time_point*>(event) = Clock::now();
+  return {};
+}
+gpu::Error ElapsedMicros(Device, void* start, void* end, double* micros) {
+  const std::chrono::duration<double, std::micro> elapsed =
+      *static_cast<Clock::time_point*>(end) -
+      *static_cast<Clock::time_point*>(start);
+  *micros = elapsed.count();
+  return {};
+}
+
+gpu::Error BeginCapture(const Stream&) { return kNoGraphs; }
+gpu::Error EndCapture(const Stream&, void**) { return kNoGraphs; }
+gpu::Error LaunchGraph(void*, const Stream&) { return kNoGraphs; }
+void DestroyGraph(Device, void*) {}
 
 }  // namespace lamina::gpu_runtime
