@@ -17,6 +17,7 @@
 // There is no tanh and no erf: 1 + tanh(u) = 2 sigmoid(2u) and
 // 1 + erf(x / sqrt 2) = 2 Phi(x), and both sums cancel where x is negative.
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -37,12 +38,13 @@ inline constexpr float kRound = 0x1.8p23f;
 inline constexpr float kExpLimit = 174.0f;
 // exp(r) = 1 + r + r^2 * (c[0] + c[1] r + …) for |r| <= ln2 / 2 within 2^-28:
 // minimax in the relative error, coefficients rounded to fp32.
-inline constexpr float kExp[] = {0x1.fffffcp-2f, 0x1.55549p-3f, 0x1.5558f4p-5f,
-                                 0x1.123a6cp-7f, 0x1.6a2358p-10f};
+inline constexpr std::array kExp = {0x1.fffffcp-2f, 0x1.55549p-3f,
+                                    0x1.5558f4p-5f, 0x1.123a6cp-7f,
+                                    0x1.6a2358p-10f};
 // Phi(-a) = exp(-a^2 / 2) * (c[0] + c[1] t + …), t = (a - 4) / (a + 4), for
 // a in [0, 16] within 2^-27: minimax in the relative error.
 inline constexpr float kTailLimit = 16.0f;
-inline constexpr float kTail[] = {
+inline constexpr std::array kTail = {
     0x1.82b4bcp-4f,   -0x1.5cf97cp-3f,  0x1.fd750cp-4f,  -0x1.25b69cp-4f,
     0x1.f9b3e8p-6f,   -0x1.164a5p-7f,   0x1.076b22p-11f, 0x1.4feb4cp-11f,
     -0x1.6b44a6p-13f, -0x1.7cdc26p-15f, 0x1.ad409ap-17f};
@@ -51,7 +53,9 @@ inline constexpr float kTail[] = {
 // factor * exp(x) without an intermediate underflow or overflow of exp(x).
 // x is taken as ±174 beyond these.
 LAMINA_HD inline float ScaledExp(float x, float factor) {
-  using elementary::kExp, elementary::kExpLimit, elementary::kRound;
+  using elementary::kExpLimit, elementary::kRound;
+  // NOTE: a copy, because device code has no host arrays.
+  constexpr auto kExp = elementary::kExp;
   x = x < -kExpLimit ? -kExpLimit : x;
   x = x > kExpLimit ? kExpLimit : x;
   const float shifted = std::fma(x, elementary::kLog2E, kRound);
@@ -90,7 +94,8 @@ LAMINA_HD inline float Sigmoid(float x) { return TimesSigmoid(1.0f, x); }
 // Phi(-|x|), so that nothing cancels: for x < 0 it is x * Phi(-|x|), else
 // x - x * Phi(-|x|).
 LAMINA_HD inline float GaussianLinearUnit(float x) {
-  using elementary::kTail, elementary::kTailLimit;
+  using elementary::kTailLimit;
+  constexpr auto kTail = elementary::kTail;
   float a = std::fabs(x);
   a = a > kTailLimit ? kTailLimit : a;
   const float t = (a - 4.0f) / (a + 4.0f);

@@ -149,14 +149,23 @@ __device__ inline Bits64 Load64(const void* p) {
   const uint2 v = *static_cast<const uint2*>(p);
   return {{v.x, v.y}};
 }
+// NOTE: not plain assignments: nvcc splits those where an element-wise store to
+// the same place stands on another path.
 __device__ inline void Store128(Bits128 bits, void* p) {
-  *static_cast<uint4*>(p) = intrinsics_internal::ToVector(bits);
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
+                   __cvta_generic_to_global(p)),
+               "r"(bits.word[0]), "r"(bits.word[1]), "r"(bits.word[2]),
+               "r"(bits.word[3])
+               : "memory");
 }
 __device__ inline void Store128Streaming(Bits128 bits, void* p) {
   __stcs(static_cast<uint4*>(p), intrinsics_internal::ToVector(bits));
 }
 __device__ inline void Store64(Bits64 bits, void* p) {
-  *static_cast<uint2*>(p) = make_uint2(bits.word[0], bits.word[1]);
+  asm volatile(
+      "st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)),
+      "r"(bits.word[0]), "r"(bits.word[1])
+      : "memory");
 }
 __device__ inline void Store64Streaming(Bits64 bits, void* p) {
   __stcs(static_cast<uint2*>(p), make_uint2(bits.word[0], bits.word[1]));

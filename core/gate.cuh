@@ -1,0 +1,141 @@
+#pragma once
+
+// core/gate.h on a GPU, equal to it bit for bit (NaN: any NaN), with fewer
+// instructions: the rule divides exactly and scales by 2^n in two steps, which
+// common arguments do not need.
+//
+//   2^n       is one normal number for |v| < 70, and e = p * 2^n is exact. Then
+//             x * e rounds once, as (x * p) * 2^a * 2^b does.
+//   n / d     with 1 <= d <= 2 is QuickDivide.
+//
+// Other arguments, NaN and infinities among them, take the plain rule.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "lamina/core/elementary.h"
+#include "lamina/core/gate.h"
+#include "lamina/core/octet.cuh"
+#include "lamina/core/quick_divide.cuh"
+
+namespace lamina::gpu {
+
+namespace gate_internal {
+
+// |v| below which QuickTimesSigmoid is exact, for |v| / 64 <= |x| <= 2^64 |v|:
+// numerators are then 0 or at least 2^-101, or d is 2.
+inline constexpr float kQuickLimit = 70.0f;
+
+// ScaledExp(x, 1) for -70 < x <= 0.
+__device__ inline float QuickExp(float x) {
+  constexpr auto kExp = elementary::kExp;
+  const float shifted = std::fma(x, elementary::kLog2E, elementary::kRound);
+  const float n = shifted - elementary::kRound;
+  float r = std::fma(n, -elementary::kLn2High, x);
+  r = std::fma(n, -elementary::kLn2Low, r);
+  float q = kExp[4];
+#pragma unroll
+  for (int i = 3; i >= 0; --i) q = std::fma(q, r, kExp[i]);
+  const float p = 1.0f + std::fma(q, r * r, r);
+  // The low bits of `shifted` are n, and its other bits leave a float's end.
+  const uint32_t power = (std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u;
+  return p * std::bit_cast<float>(power);
+}
+
+// TimesSigmoid for |v| < kQuickLimit.
+__device__ inline float QuickTimesSigmoid(float x, float v) {
+  const float e = QuickExp(-std::fabs(v));
+  return QuickDivide(x * (v < 0.0f ? e : 1.0f), 1.0f + e);
+}
+
+// NOTE: not inline, because it is rarely called and would be most of a kernel.
+__attribute__((noinline)) inline __device__ float PlainTimesSigmoid(float x,
+                                                                    float v) {
+  return lamina::TimesSigmoid(x, v);
+}
+
+// TimesSigmoid of each pair; `limit` is kQuickLimit or less.
+// NOTE: the check comes first. Loads of what is needed after the sigmoid stay
+// before its branch; nvcc would move them to where an L2 hit would be in time.
+__device__ inline Octet TimesSigmoid(const Octet& x, const Octet& v,
+                                     float limit) {
+  bool quick = true;
+#pragma unroll
+  for (int i = 0; i < kOctet; ++i) {
+    quick &= std::fabs(v.v[i]) < limit;  // NaN: no
+  }
+  return quick ? Map(x, v, QuickTimesSigmoid) : Map(x, v, PlainTimesSigmoid);
+}
+
+// lamina::GaussianLinearUnit with the division above: 4 <= a + 4 <= 20.
+__device__ inline float QuickGaussianLinearUnit(float x) {
+  using elementary::kTailLimit;
+  constexpr auto kTail = elementary::kTail;
+  float a = std::fabs(x);
+  a = a > kTailLimit ? kTailLimit : a;
+  const float t = QuickDivide(a - 4.0f, a + 4.0f);
+  float m = kTail[10];
+#pragma unroll
+  for (int i = 9; i >= 0; --i) m = std::fma(m, t, kTail[i]);
+  const float h = 0.5f * a;
+  const float s = a * h;
+  const float s_low = std::fma(a, h, -s);
+  const float scale = a * m;
+  const float tail = ScaledExp(-s, std::fma(-s_low, scale, scale));
+  return x < 0.0f ? -tail : x - tail;
+}
+// NOTE: not inline for the same reason.
+__attribute__((noinline)) inline __device__ Octet GaussianLinearUnit(Octet x) {
+  return Map(x, QuickGaussianLinearUnit);
+}
+
+}  // namespace gate_internal
+
+// lamina::GatedProduct of each pair. The branches on `spec` are uniform; there
+// is one copy of the sigmoid for all that have one.
+__device__ inline Octet GatedProduct(const GateSpec& spec, const Octet& gate,
+                                     const Octet& up) {
+  using lamina::gate_internal::kGeluTanh1, lamina::gate_internal::kGeluTanh3;
+  Octet x = gate;
+  Octet factor = up;
+  Octet v;  // x * sigmoid(v)
+  float quick_limit = gate_internal::kQuickLimit;
+  if (spec.clamped) {
+    const float limit = spec.limit;
+    if (limit != 0.0f) {
+      x = Map(x, [&](float a) { return a > limit ? limit : a; });
+      factor = Map(factor, [&](float a) {
+        const float below = a > limit ? limit : a;
+        return below < -limit ? -limit : below;
+      });
+    }
+    v = Map(x, [&](float a) { return spec.alpha * a; });
+    factor = Map(factor, [&](float a) { return a + spec.up_offset; });
+    const float alpha = std::fabs(spec.alpha);
+    if (!(alpha >= 0x1p-64f && alpha <= 64.0f)) quick_limit = 0.0f;
+  } else if (spec.kind == ActivationKind::kSilu) {
+    v = x;
+  } else if (spec.kind == ActivationKind::kGeluTanh) {
+    v = Map(
+        x, [](float a) { return a * std::fma(kGeluTanh3, a * a, kGeluTanh1); });
+  } else {
+    if (spec.kind == ActivationKind::kGelu) {
+      x = gate_internal::GaussianLinearUnit(x);
+    } else if (spec.kind == ActivationKind::kRelu) {
+      x = Map(x, [](float a) { return a < 0.0f ? 0.0f : a; });
+    }
+    return Map(x, factor, [](float a, float b) { return a * b; });
+  }
+  return Map(gate_internal::TimesSigmoid(x, v, quick_limit), factor,
+             [](float a, float b) { return a * b; });
+}
+
+// lamina::Activate of each value.
+__device__ inline Octet Activate(ActivationKind kind, const Octet& x) {
+  // A product with 1 changes nothing.
+  return GatedProduct(GateSpec{.kind = kind}, x,
+                      Map(x, [](float) { return 1.0f; }));
+}
+
+}  // namespace lamina::gpu
