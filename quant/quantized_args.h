@@ -42,8 +42,9 @@ struct QuantizedArgs {
   // to something else.
   bool clamp = false;
   float qmax = 0;
-  float min_scale = 0;  // MinScale(qmax)
-  float scale_ub = 0;   // Inf: none
+  float inverse_qmax = 0;  // 1 / qmax
+  float min_scale = 0;     // MinScale(qmax)
+  float scale_ub = 0;      // Inf: none
 
   LAMINA_HD constexpr bool has_value() const { return codes.data != nullptr; }
   // A dynamic scale a row: the whole row has to be known before it is stored.

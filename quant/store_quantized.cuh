@@ -12,12 +12,16 @@
 // columns is one over 4, 8 or 16 adjacent lanes. All lanes must therefore call
 // these functions, those of rows and octets past the end too; they store
 // nothing.
+//
+// kWhole: every octet exists whole or not at all (cols % 8 == 0) and
+// out.octets. It saves the element-wise code.
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "lamina/core/octet.cuh"
+#include "lamina/core/quick_divide.cuh"
 #include "lamina/quant/fp8.cuh"
 #include "lamina/quant/quantized_args.h"
 #include "lamina/reduce/row_reduce.cuh"
@@ -45,10 +49,16 @@ __device__ inline float StaticScale(const QuantizedArgs& out) {
 // The dynamic scale of a group with this amax, as it is stored.
 __device__ inline float DynamicScale(const QuantizedArgs& out, float amax) {
   const float bounded = amax < out.scale_ub ? amax : out.scale_ub;
-  const float scale = Divide(bounded, out.qmax);
+  // NOTE: exact where it matters: a quotient whose remainder underflows is far
+  // below min_scale.
+  const float scale = QuotientFrom(bounded, out.qmax, out.inverse_qmax);
   const float at_least = scale > out.min_scale ? scale : out.min_scale;
   return out.scales.dtype == DType::kF32 ? at_least
                                          : ToFloat(FromFloat<F8E8M0>(at_least));
+}
+// 1 / scale of what DynamicScale gave: at least 2^-26, and seldom huge.
+__device__ inline float DynamicInverse(float scale) {
+  return scale < 0x1p100f ? QuickDivide(1.0f, scale) : Divide(1.0f, scale);
 }
 // Stores what DynamicScale gave.
 __device__ inline void StoreDynamicScale(const QuantizedArgs& out, int64_t row,
@@ -83,11 +93,13 @@ namespace store_internal {
 }  // namespace store_internal
 
 // max(amax, largest |v| over the finite values of the first `count`).
+template <bool kWhole = false>
 __device__ inline float FiniteAbsMax(const Octet& octet, int count,
                                      float amax) {
-  float largest = amax;
-  if (count == kOctet) {
+  if (kWhole && count <= 0) return amax;
+  if (kWhole || count == kOctet) {
     // fmaxf ignores NaN; an infinity is rare and sorted out below.
+    float largest = amax;
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
       largest = ::fmaxf(largest, ::fabsf(octet.v[i]));
@@ -104,9 +116,10 @@ __device__ inline Octet QuantizedValues(const QuantizedArgs& out,
   return out.round_before_quant ? RoundTo<T>(values) : values;
 }
 
-// Codes of the first `count` of QuantizedValues, at (row, col).
-__device__ inline void StoreCodes(const QuantizedArgs& out, int64_t row,
-                                  int64_t col, int count, const Octet& values,
+// Codes of the first `count` of QuantizedValues, to p.
+template <bool kWhole = false>
+__device__ inline void StoreCodes(const QuantizedArgs& out, uint8_t* p,
+                                  int count, const Octet& values,
                                   float inverse) {
   if (count <= 0) return;
   Octet scaled = Map(values, [&](float v) { return v * inverse; });
@@ -117,12 +130,20 @@ __device__ inline void StoreCodes(const QuantizedArgs& out, int64_t row,
     });
   }
   const Bits64 codes = EncodeOctet(out.codes.dtype, scaled);
-  uint8_t* const p = out.codes.Row<uint8_t>(row) + col;
-  if (count == kOctet && out.octets) {
+  if (kWhole || (count == kOctet && out.octets)) {
     Store64(codes, p);
   } else {
     StoreCodesUpTo(codes, p, count);
   }
+}
+// To (row, col).
+template <bool kWhole = false>
+__device__ inline void StoreCodes(const QuantizedArgs& out, int64_t row,
+                                  int64_t col, int count, const Octet& values,
+                                  float inverse) {
+  if (count <= 0) return;
+  StoreCodes<kWhole>(out, out.codes.Row<uint8_t>(row) + col, count, values,
+                     inverse);
 }
 
 // Quantises the octet at (row, col) whose first `count` columns exist; 0 or
@@ -130,32 +151,34 @@ __device__ inline void StoreCodes(const QuantizedArgs& out, int64_t row,
 // for dynamic scales that rows share. `lanes`: how many adjacent lanes, a
 // power of two, own the adjacent octets of this row; columns that are multiples
 // of 8 * lanes belong to the first of them.
-template <class T, int kWave>
+template <class T, int kWave, bool kWhole = false>
 __device__ inline void StoreQuantizedOctet(const QuantizedArgs& out,
                                            float static_scale, int64_t row,
                                            int64_t col, int count,
                                            const Octet& values,
                                            int lanes = kWave) {
   const Octet v = QuantizedValues<T>(out, values);
-  float scale = static_scale;
   if (out.dynamic) {
     const int block_lanes = 1 << (out.scales.col_shift - 3);
     const float amax =
-        WaveReduce<kWave>(FiniteAbsMax(v, count, 0.0f),
+        WaveReduce<kWave>(FiniteAbsMax<kWhole>(v, count, 0.0f),
                           block_lanes < lanes ? block_lanes : lanes, Larger{});
-    scale = DynamicScale(out, amax);
+    const float scale = DynamicScale(out, amax);
     const int64_t in_block = col & ((int64_t{1} << out.scales.col_shift) - 1);
     if (count > 0 && in_block == 0) StoreDynamicScale(out, row, col, scale);
-  } else if (out.scales.granularity != ScaleGranularity::kPerTensor &&
-             count > 0) {
+    StoreCodes<kWhole>(out, row, col, count, v, DynamicInverse(scale));
+    return;
+  }
+  float scale = static_scale;
+  if (out.scales.granularity != ScaleGranularity::kPerTensor && count > 0) {
     scale = LoadScale(out.scales, out.scales.Index(row, col));
   }
-  StoreCodes(out, row, col, count, v, Divide(1.0f, scale));
+  StoreCodes<kWhole>(out, row, col, count, v, Divide(1.0f, scale));
 }
 
 // Quantises a row. Rows past the last row of out.codes take part in exchanges
 // and store nothing. `values` past the end of the row do not matter.
-template <class T, int kWave, RowScope kScope, int kOctets>
+template <class T, bool kWhole = false, int kWave, RowScope kScope, int kOctets>
 __device__ inline void StoreQuantizedRow(const QuantizedArgs& out,
                                          float static_scale,
                                          RowLanes<kWave, kScope, kOctets>& row,
@@ -174,16 +197,17 @@ __device__ inline void StoreQuantizedRow(const QuantizedArgs& out,
   float amax = 0.0f;
 #pragma unroll
   for (int k = 0; k < kOctets; ++k) {
-    amax = FiniteAbsMax(QuantizedValues<T>(out, values[k]), row.Count(k), amax);
+    amax = FiniteAbsMax<kWhole>(QuantizedValues<T>(out, values[k]),
+                                row.Count(k), amax);
   }
   const float scale = DynamicScale(out, row.Reduce(amax, slot, Larger{}));
   if (!exists) return;
   if (row.lane() == 0) StoreDynamicScale(out, row.row(), 0, scale);
-  const float inverse = Divide(1.0f, scale);
+  const float inverse = DynamicInverse(scale);
 #pragma unroll
   for (int k = 0; k < kOctets; ++k) {
-    StoreCodes(out, row.row(), row.Column(k), row.Count(k),
-               QuantizedValues<T>(out, values[k]), inverse);
+    StoreCodes<kWhole>(out, row.row(), row.Column(k), row.Count(k),
+                       QuantizedValues<T>(out, values[k]), inverse);
   }
 }
 

@@ -47,6 +47,7 @@ QuantizedArgs ToQuantizedArgs(const QuantizedOutput& out) {
           .octets = RowsAreAligned(out.codes, 8),
           .clamp = out.dynamic && !saturates,
           .qmax = qmax,
+          .inverse_qmax = 1.0f / qmax,
           .min_scale = MinScale(qmax),
           .scale_ub =
               out.scale_ub.value_or(std::numeric_limits<float>::infinity())};
