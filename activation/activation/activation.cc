@@ -6,6 +6,8 @@
 #include "lamina/activation/activation/activation_cpu.h"
 #include "lamina/activation/activation/activation_policy.h"
 #include "lamina/activation/row_outputs.h"
+#include "lamina/activation/row_outputs_gpu.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 
 namespace lamina {
@@ -31,9 +33,14 @@ absl::Status Validate(const ActivationArgs& args) {
 }  // namespace
 
 absl::Status Activation(const ActivationArgs& args, Stream stream) {
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream("Activation", stream));
+  LAMINA_RETURN_IF_ERROR(CheckStream("Activation", stream));
   LAMINA_RETURN_IF_ERROR(Validate(args));
   if (args.x.total_rows() == 0 || args.x.cols == 0) return absl::OkStatus();
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      return activation_internal::ActivationGpu(args, stream);
+    }
+  }
   activation_internal::ActivationCpu(args, stream);
   return absl::OkStatus();
 }

@@ -6,6 +6,8 @@
 #include "lamina/activation/gated_activation/gated_activation_cpu.h"
 #include "lamina/activation/gated_activation/gated_activation_policy.h"
 #include "lamina/activation/row_outputs.h"
+#include "lamina/activation/row_outputs_gpu.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 
 namespace lamina {
@@ -33,9 +35,14 @@ absl::Status Validate(const GatedActivationArgs& args) {
 }  // namespace
 
 absl::Status GatedActivation(const GatedActivationArgs& args, Stream stream) {
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream("GatedActivation", stream));
+  LAMINA_RETURN_IF_ERROR(CheckStream("GatedActivation", stream));
   LAMINA_RETURN_IF_ERROR(Validate(args));
   if (args.x.total_rows() == 0 || args.x.cols == 0) return absl::OkStatus();
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      return activation_internal::GatedActivationGpu(args, stream);
+    }
+  }
   activation_internal::GatedActivationCpu(args, stream);
   return absl::OkStatus();
 }
