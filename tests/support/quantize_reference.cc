@@ -94,6 +94,17 @@ float RoundToType(float value, DType type) {
   }
 }
 
+float ElementAsFloat(const ConstMatrixView& matrix, int64_t row, int64_t col) {
+  using ValueTable = Table<Types<float>, Types<F16>, Types<BF16>>;
+  float value = std::numeric_limits<float>::quiet_NaN();
+  const auto read = [&]<class T>(Types<T>) {
+    value = ToFloat(matrix.Row<T>(row)[col]);
+  };
+  const std::array type{matrix.dtype};
+  if (!Dispatch(ValueTable{}, type, read)) Dispatch(CodeTable{}, type, read);
+  return value;
+}
+
 void QuantizeReference(const std::vector<float>& values, DType round_type,
                        const QuantizedOutput& out) {
   std::vector<float> rounded = values;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lamina/core/dtype.h"
+#include "lamina/core/views.h"
 #include "lamina/quant/scale.h"
 
 namespace lamina::testing {
@@ -20,5 +21,7 @@ void QuantizeReference(const std::vector<float>& values, DType round_type,
 
 // Rounds to f32, f16 or bf16 and back.
 float RoundToType(float value, DType type);
+// An element of one of these types or of CodeTable, exactly.
+float ElementAsFloat(const ConstMatrixView& matrix, int64_t row, int64_t col);
 
 }  // namespace lamina::testing
