@@ -71,7 +71,7 @@ function(lamina_discover_tests target prefix labels environment filter)
     TEST_PREFIX "${prefix}"
     TEST_LIST ${target}_${prefix}_tests
     TEST_FILTER "${filter}"
-    NO_PRETTY_TYPES NO_PRETTY_VALUES
+    NO_PRETTY_VALUES
     DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${labels}" TIMEOUT 600 SKIP_RETURN_CODE 77
       ENVIRONMENT "${environment}")
