@@ -25,20 +25,20 @@ enum class RowInput : uint8_t {
 struct RowKernelArgs {
   ConstMatrixView x;
   RowInput input = RowInput::kPlain;
-  GateSpec gate;           // kPlain: gate.kind is the activation
+  GateSpec gate = {};      // kPlain: gate.kind is the activation
   int64_t gate_begin = 0;  // first column of x, kHalves and kPlain
   int64_t up_begin = 0;    // kHalves
   int64_t cols = 0;        // of the results
-  MatrixView y;            // optional
-  QuantizedArgs quantized;
+  MatrixView y = {};       // optional
+  QuantizedArgs quantized = {};
 
   // Of a launch:
   int64_t first_row = 0;
-  int lanes = 0;       // RowSplit::lanes; kSpans: of a row, in a block
-  int lanes_log2 = 0;  // kSpans
-  int octets = 0;      // kSpans: a lane's
-  int block_rows = 0;  // kSpans: rows that a block has lanes for
-  FastDivisor spans;   // of a row
+  int lanes = 0;           // RowSplit::lanes; kSpans: of a row, in a block
+  int lanes_log2 = 0;      // kSpans
+  int octets = 0;          // kSpans: a lane's
+  int block_rows = 0;      // kSpans: rows that a block has lanes for
+  FastDivisor spans = {};  // of a row
 };
 
 enum class RowKernel : uint8_t {
@@ -86,14 +86,14 @@ inline constexpr RowKernelVariant kRowKernelVariants[] = {
 
 // How a launch goes about it.
 struct RowKernelPlan {
-  RowKernelVariant variant;  // wave_size: LaunchTarget's counts
+  RowKernelVariant variant = {};  // wave_size: LaunchTarget's counts
   // kSpans: threads of a block; of them, those that own adjacent octets of one
   // row (both powers of two); octets of a lane. A longer row takes several
   // spans of lanes * octets octets.
   int threads = 128;
   int lanes = 128;
   int octets = 1;
-  gpu::RowSplit split;  // of the others
+  gpu::RowSplit split = {};  // of the others
 
   friend constexpr bool operator==(const RowKernelPlan&,
                                    const RowKernelPlan&) = default;
