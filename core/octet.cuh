@@ -27,9 +27,10 @@ struct Octet {
 template <class T>
 constexpr int kOctetAlignment = sizeof(T) == 1 ? 8 : 16;
 
-namespace octet_internal {
+// The eight values of 16 bytes of F16 or BF16, and back with one rounding.
 template <class T>
-__device__ inline void Decode(const Bits128& bits, Octet& octet) {
+__device__ inline Octet Unpack(const Bits128& bits) {
+  Octet octet;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     if constexpr (std::is_same_v<T, BF16>) {
@@ -39,9 +40,10 @@ __device__ inline void Decode(const Bits128& bits, Octet& octet) {
       UnpackF16(bits.word[i], octet.v[2 * i], octet.v[2 * i + 1]);
     }
   }
+  return octet;
 }
 template <class T>
-__device__ inline Bits128 Encode(const Octet& octet) {
+__device__ inline Bits128 Pack(const Octet& octet) {
   Bits128 bits;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -53,7 +55,6 @@ __device__ inline Bits128 Encode(const Octet& octet) {
   }
   return bits;
 }
-}  // namespace octet_internal
 
 enum class Access {
   kPlain,
@@ -80,7 +81,7 @@ __device__ inline Octet LoadOctet(const T* p) {
       octet.v[4 + i] = std::bit_cast<float>(high.word[i]);
     }
   } else {
-    octet_internal::Decode<T>(load(p), octet);
+    octet = Unpack<T>(load(p));
   }
   return octet;
 }
@@ -103,7 +104,7 @@ __device__ inline Octet LoadOctetUpTo(const T* p, int64_t count) {
         bits.word[i / 2] |= static_cast<uint32_t>(p[i].bits) << (i % 2 * 16);
       }
     }
-    octet_internal::Decode<T>(bits, octet);
+    octet = Unpack<T>(bits);
   }
   return octet;
 }
@@ -127,7 +128,7 @@ __device__ inline void StoreOctet(const Octet& octet, T* p) {
     store(low, p);
     store(high, p + 4);
   } else {
-    store(octet_internal::Encode<T>(octet), p);
+    store(Pack<T>(octet), p);
   }
 }
 
@@ -139,7 +140,7 @@ __device__ inline void StoreOctetUpTo(const Octet& octet, T* p, int64_t count) {
       if (i < count) p[i] = octet.v[i];
     }
   } else {
-    const Bits128 bits = octet_internal::Encode<T>(octet);
+    const Bits128 bits = Pack<T>(octet);
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
       if (i < count) {
@@ -155,9 +156,7 @@ __device__ inline Octet RoundTo(const Octet& octet) {
   if constexpr (std::is_same_v<T, float>) {
     return octet;
   } else {
-    Octet rounded;
-    octet_internal::Decode<T>(octet_internal::Encode<T>(octet), rounded);
-    return rounded;
+    return Unpack<T>(Pack<T>(octet));
   }
 }
 

@@ -58,12 +58,9 @@ struct NormPlan {
 // The variants there are, for each wave size.
 inline constexpr NormVariant kNormVariants[] = {
     {.scope = gpu::RowScope::kWave, .octets = 1},
-    {.scope = gpu::RowScope::kWave, .octets = 4},
     {.scope = gpu::RowScope::kBlock, .octets = 1},
     {.scope = gpu::RowScope::kBlock, .octets = 2},
-    {.scope = gpu::RowScope::kBlock, .octets = 4},
     {.scope = gpu::RowScope::kCluster, .octets = 1},
-    {.scope = gpu::RowScope::kCluster, .octets = 2},
     {.scope = gpu::RowScope::kWave, .octets = 1, .whole = false},
     {.scope = gpu::RowScope::kBlock, .octets = 2, .whole = false},
     {.scope = gpu::RowScope::kBlock,

@@ -3,6 +3,7 @@
 #include "lamina/core/device.h"
 #include "lamina/core/device/runtime.h"
 #include "lamina/core/octet_access.h"
+#include "lamina/norm/lean_norm_policy.h"
 #include "lamina/norm/norm_policy.h"
 #include "lamina/quant/to_quantized_args.h"
 
@@ -28,18 +29,103 @@ bool MovesOctets(const NormArgs& args, const ConstMatrixView& codes) {
          MovesOctets(args.bias) && MovesOctets(args.y) && MovesOctets(codes);
 }
 
+// A flat matrix whose rows are less than 4 GiB apart.
+bool IsLean(const ConstMatrixView& view) {
+  return view.batch == 1 && BytesFor(view.dtype, view.row_stride) < 1LL << 32;
+}
+
+uint32_t Pitch(const ConstMatrixView& view) {
+  return static_cast<uint32_t>(BytesFor(view.dtype, view.row_stride));
+}
+
+// The one output, when it is one that the lean kernels have.
+std::optional<LeanOutput> LeanOutputOf(const NormArgs& args) {
+  const QuantizedArgs& out = args.quantized;
+  if (args.y.has_value() == out.has_value()) return std::nullopt;
+  if (args.y.has_value()) return LeanOutput::kY;
+  if (out.round_before_quant || out.scales.dtype != DType::kF32) {
+    return std::nullopt;
+  }
+  switch (out.scales.granularity) {
+    case ScaleGranularity::kPerTensor:
+      return LeanOutput::kStatic;
+    case ScaleGranularity::kPerRow:
+      if (out.dynamic) return LeanOutput::kPerRow;
+      return std::nullopt;
+    case ScaleGranularity::kPerBlock:
+      if (out.dynamic) return LeanOutput::kPerBlock;
+      return std::nullopt;
+    case ScaleGranularity::kPerTile:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// The arguments of the lean kernels when the case is theirs. All operands can
+// be moved by octets.
+std::optional<LeanNormArgs> ToLeanArgs(const NormArgs& args,
+                                       LeanOutput output) {
+  const DType type = args.x.dtype;
+  const QuantizedArgs& quantized = args.quantized;
+  const MatrixView out =
+      output == LeanOutput::kY ? Flattened(args.y) : quantized.codes;
+  const ConstMatrixView x = Flattened(args.x);
+  const ConstMatrixView residual = Flattened(args.residual);
+  const MatrixView residual_out = Flattened(args.residual_out);
+  if ((type != DType::kBF16 && type != DType::kF16) ||
+      !args.weight.has_value() || args.weight.dtype != type ||
+      args.bias.has_value() || !IsLean(x) || !IsLean(residual) ||
+      !IsLean(residual_out) || !IsLean(out) ||
+      args.x.total_rows() > gpu::kMaxBlocks / 8) {
+    return std::nullopt;
+  }
+  return LeanNormArgs{.x = x.data,
+                      .residual = residual.data,
+                      .residual_out = residual_out.data,
+                      .weight = args.weight.data,
+                      .out = out.data,
+                      .scales = static_cast<float*>(quantized.scales.data),
+                      .x_pitch = Pitch(x),
+                      .residual_pitch = Pitch(residual),
+                      .residual_out_pitch = Pitch(residual_out),
+                      .out_pitch = Pitch(out),
+                      .rows = static_cast<uint32_t>(args.x.total_rows()),
+                      .cols = static_cast<int32_t>(args.x.cols),
+                      .epsilon = args.epsilon,
+                      .code = quantized.codes.dtype,
+                      .weight_plus_one = args.weight_plus_one,
+                      .clamp = quantized.clamp,
+                      .qmax = quantized.qmax,
+                      .inverse_qmax = quantized.inverse_qmax,
+                      .min_scale = quantized.min_scale,
+                      .scale_ub = quantized.scale_ub,
+                      .block_shift = quantized.scales.col_shift - 3,
+                      .scale_row_stride = quantized.scales.row_stride,
+                      .scale_col_stride = quantized.scales.col_stride};
+}
+
 using Launcher = gpu::Error (*)(const NormArgs&, const NormPlan&,
                                 const gpu::LaunchTarget&);
 
 absl::Status Run(Launcher launch, const NormProblem& problem,
                  const NormArgs& args, const Stream& stream,
                  const std::optional<NormPlan>& forced) {
+  const int64_t rows = args.x.total_rows();
+  const int64_t cols = args.x.cols;
+  const gpu::RowArch arch = gpu::RowArchOf(GetDeviceInfo(stream.device()));
   const bool whole = MovesOctets(args, problem.quantized.codes);
+  const std::optional<LeanOutput> output = LeanOutputOf(args);
+  const auto lean_plan = SelectLeanNormPlan(rows, cols, arch);
+  if (!forced.has_value() && whole && output.has_value() &&
+      lean_plan.has_value() && launch != &LaunchLayerNorm) {
+    if (const auto lean_args = ToLeanArgs(args, *output)) {
+      return ToStatus(problem.op,
+                      LaunchLeanNorm(*lean_args, args.x.dtype, *lean_plan,
+                                     *output, TargetOf(stream)));
+    }
+  }
   const NormPlan plan =
-      forced.has_value()
-          ? *forced
-          : SelectNormPlan(args.x.total_rows(), args.x.cols, whole,
-                           gpu::RowArchOf(GetDeviceInfo(stream.device())));
+      forced.has_value() ? *forced : SelectNormPlan(rows, cols, whole, arch);
   return ToStatus(problem.op, launch(args, plan, TargetOf(stream)));
 }
 

@@ -12,7 +12,8 @@
 
 namespace lamina::norm_internal {
 
-// `plan` overrides the policy, for tests and tuning.
+// `plan` overrides the policy, for tests and tuning: the general kernels then
+// take the rows.
 absl::Status RmsNormGpu(const NormProblem& problem, const Stream& stream,
                         std::optional<NormPlan> plan = std::nullopt);
 absl::Status AddRmsNormGpu(const AddRmsNormProblem& problem,

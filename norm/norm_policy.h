@@ -13,7 +13,7 @@ constexpr NormPlan SelectNormPlan(int64_t rows, int64_t cols, bool whole,
   if (cols <= 256) {
     return {.split = gpu::SelectRowSplit(rows, cols, arch), .whole = false};
   }
-  const int64_t lanes = RoundUp(CeilDiv(cols, 16), arch.wave_size);
+  const int64_t lanes = RoundUp(CeilDiv(cols, 16), 128);
   return {.split = {.scope = gpu::RowScope::kBlock,
                     .octets = 2,
                     .lanes = static_cast<int>(lanes < 512 ? lanes : 512)},

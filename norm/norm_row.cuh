@@ -20,7 +20,7 @@ namespace lamina::norm_internal {
 
 using gpu::Octet;
 
-// 512 lanes of 4 octets, 1024 of one.
+// 512 lanes of two octets, 1024 of one.
 constexpr int MaxBlockLanes(NormVariant variant) {
   return variant.octets == 1 ? 1024 : 512;
 }

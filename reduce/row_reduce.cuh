@@ -44,10 +44,10 @@ class RowLanes {
     } else {
       lanes_ = lanes * ClusterBlocks();
       lane_ = lanes * ClusterRank() + thread;
-      row_ = BlockIndex() / ClusterBlocks();
+      row_ = ClusterIndex();
       // NOTE: waited for in the first reduction: a block must have started
       // before another writes to its shared memory.
-      ClusterArrive();
+      ClusterArriveRelaxed();
     }
     row_ += first_row;
   }
@@ -96,8 +96,16 @@ class RowLanes {
                 ChunkSum<kWave>(octet_sums[k]));
       }
       Sync();
-      const int chunks = kOctets * groups();
-      for (int i = 0; i < chunks; ++i) total += partial[i];
+      const Float4* const four = reinterpret_cast<const Float4*>(partial);
+      const int fours = kOctets * groups() / 4;
+#pragma unroll 4
+      for (int i = 0; i < fours; ++i) {
+        const Float4 chunk = four[i];
+        total += chunk.v[0];
+        total += chunk.v[1];
+        total += chunk.v[2];
+        total += chunk.v[3];
+      }
       return total;
     }
   }
@@ -117,13 +125,18 @@ class RowLanes {
               WaveReduce<kWave>(value, kChunkLanes, combine));
       Sync();
       value = partial[0];
+#pragma unroll 4
       for (int i = 1; i < groups(); ++i) value = combine(value, partial[i]);
       return value;
     }
   }
 
  private:
-  // Groups of 32 lanes in the row.
+  struct alignas(16) Float4 {
+    float v[4];
+  };
+
+  // Groups of 32 lanes in the row: a multiple of 4.
   __device__ int groups() const { return lanes_ / kChunkLanes; }
 
   // NOTE: each reduction of a kernel has memory of its own, so that one barrier

@@ -28,7 +28,7 @@ struct RowSplit {
   RowScope scope = RowScope::kBlock;
   int octets = 1;  // a lane's; what kernels are compiled for
   // kWave: of a row, a power of two up to 32. Otherwise of a block, a multiple
-  // of 32 and of the wave size.
+  // of 128.
   int lanes = 32;
   int cluster_blocks = 1;
   int block_lanes = 128;  // kWave: threads of a block
@@ -71,39 +71,34 @@ constexpr RowSplit SelectRowSplit(int64_t rows, int64_t cols,
   const auto lanes_for = [&](int64_t octets_a_lane, int64_t blocks) {
     const int64_t columns = 8 * octets_a_lane * blocks;
     return static_cast<int>(
-        RoundUp(CeilDiv(cols > 1 ? cols : 1, columns), arch.wave_size));
+        RoundUp(CeilDiv(cols > 1 ? cols : 1, columns), 128));
   };
   if (cols <= 256) {
     int lanes = 1;
     while (lanes * 8 < cols) lanes *= 2;
     return {.scope = RowScope::kWave, .octets = 1, .lanes = lanes};
   }
-  // Few rows: as many SMs as a row can use.
+  // Few rows: as many units as a row can use.
   const int64_t most = arch.units / (rows > 1 ? rows : 1);
   for (int blocks = arch.max_cluster_blocks; blocks > 1; blocks /= 2) {
-    if (blocks > most) continue;
-    // At least 128 lanes a block, one octet each.
-    if (cols < int64_t{blocks} * 128 * 8) continue;
-    const int octets = cols <= int64_t{blocks} * 512 * 8 ? 1 : 2;
-    const int lanes = lanes_for(octets, blocks);
-    if (lanes > 512) continue;
+    if (blocks > most || cols < int64_t{blocks} * 128 * 8) continue;
+    if (lanes_for(1, blocks) > 1024) continue;
     return {.scope = RowScope::kCluster,
-            .octets = octets,
-            .lanes = lanes,
+            .octets = 1,
+            .lanes = lanes_for(1, blocks),
             .cluster_blocks = blocks};
   }
-  if (cols <= 512 * 8 * 4) {
-    const int octets = cols <= 4096 ? 1 : cols <= 8192 ? 2 : 4;
+  if (cols <= 512 * 8 * 2) {
+    const int octets = cols <= 4096 ? 1 : 2;
     return {.scope = RowScope::kBlock,
             .octets = octets,
             .lanes = lanes_for(octets, 1)};
   }
   for (int blocks = 2; blocks <= arch.max_cluster_blocks; blocks *= 2) {
-    const int lanes = lanes_for(2, blocks);
-    if (lanes > 512) continue;
+    if (lanes_for(1, blocks) > 1024) continue;
     return {.scope = RowScope::kCluster,
-            .octets = 2,
-            .lanes = lanes,
+            .octets = 1,
+            .lanes = lanes_for(1, blocks),
             .cluster_blocks = blocks};
   }
   return {.scope = RowScope::kBlock, .octets = 2, .lanes = 512};

@@ -6,7 +6,8 @@
 //
 // Threads   ThreadIndex, BlockThreads, BlockIndex; Lane<kWave>, Wave<kWave>
 // Barriers  BlockSync; ClusterArrive and ClusterWait, the two halves of a
-//           barrier of the cluster; ClusterRank, ClusterBlocks
+//           barrier of the cluster; ClusterArriveRelaxed: orders no memory;
+//           ClusterIndex, ClusterRank, ClusterBlocks
 // Lanes     ShuffleXor<kWave>(value, mask): all lanes of the wave take part
 // Shared    SharedMemory<T>(): the block's dynamic shared memory;
 //           StoreShared(pointer, rank, value): a float or int64_t, to the same

@@ -64,7 +64,7 @@ constexpr ReduceRowsPlan SelectReduceRowsPlan(int64_t rows, int64_t cols,
     blocks /= 2;
   }
   const int64_t lanes =
-      RoundUp(CeilDiv(cols, int64_t{8} * kOctets * blocks), arch.wave_size);
+      RoundUp(CeilDiv(cols, int64_t{8} * kOctets * blocks), 128);
   return {.split = {.scope = blocks > 1 ? gpu::RowScope::kCluster
                                         : gpu::RowScope::kBlock,
                     .octets = kOctets,

@@ -42,8 +42,16 @@ __device__ inline int ClusterBlocks() {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
   return static_cast<int>(blocks);
 }
+__device__ inline int64_t ClusterIndex() {
+  uint32_t index;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+  return index;
+}
 __device__ inline void ClusterArrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ inline void ClusterArriveRelaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" :::);
 }
 __device__ inline void ClusterWait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
@@ -76,7 +84,9 @@ __device__ inline void StoreShared(int64_t* pointer, int rank, int64_t value) {
 // NOTE: architectures without clusters are launched with one block each.
 __device__ inline int ClusterRank() { return 0; }
 __device__ inline int ClusterBlocks() { return 1; }
+__device__ inline int64_t ClusterIndex() { return BlockIndex(); }
 __device__ inline void ClusterArrive() {}
+__device__ inline void ClusterArriveRelaxed() {}
 __device__ inline void ClusterWait() { __syncthreads(); }
 template <class T>
 __device__ inline void StoreShared(T* pointer, int, T value) {

@@ -38,7 +38,9 @@ inline void BlockSync() { simt::BlockSync(); }
 
 inline int ClusterRank() { return simt::ClusterRank(); }
 inline int ClusterBlocks() { return simt::ClusterBlocks(); }
+inline int64_t ClusterIndex() { return BlockIndex() / ClusterBlocks(); }
 inline void ClusterArrive() {}
+inline void ClusterArriveRelaxed() {}
 inline void ClusterWait() { simt::ClusterSync(); }
 template <class T>
 inline void StoreShared(T* pointer, int rank, T value) {

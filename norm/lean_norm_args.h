@@ -1,0 +1,90 @@
+#pragma once
+
+// The common case of RmsNorm and AddRmsNorm on a GPU, for a kernel of few
+// instructions: at decode sizes a kernel's time is that of fetching them.
+
+#include <cstdint>
+
+#include "lamina/core/dtype.h"
+#include "lamina/core/launch.h"
+#include "lamina/reduce/row_split.h"
+
+namespace lamina::norm_internal {
+
+// The one output.
+enum class LeanOutput : uint8_t { kY, kStatic, kPerRow, kPerBlock };
+
+// Every matrix is flat and can be moved by octets, x is F16 or BF16, the weight
+// is there and has x's type, scales are f32.
+struct LeanNormArgs {
+  const void* x = nullptr;
+  const void* residual = nullptr;
+  void* residual_out = nullptr;
+  const void* weight = nullptr;
+  void* out = nullptr;  // y, or the codes
+  float* scales = nullptr;
+  // Bytes between rows.
+  uint32_t x_pitch = 0;
+  uint32_t residual_pitch = 0;
+  uint32_t residual_out_pitch = 0;
+  uint32_t out_pitch = 0;
+  uint32_t rows = 0;
+  int32_t cols = 0;
+  int32_t lanes = 0;  // RowSplit::lanes
+  float epsilon = 0;
+  DType code = DType::kF8E4M3Fn;
+  bool weight_plus_one = false;
+  bool clamp = false;  // to ±qmax
+  // Dynamic scales.
+  float qmax = 0;
+  float inverse_qmax = 0;
+  float min_scale = 0;
+  float scale_ub = 0;
+  int32_t block_shift = 0;  // kPerBlock: log2 of the lanes that share a scale
+  int64_t scale_row_stride = 0;
+  int64_t scale_col_stride = 0;
+};
+
+struct LeanNormVariant {
+  gpu::RowScope scope = gpu::RowScope::kBlock;
+  int octets = 1;
+  LeanOutput output = LeanOutput::kY;
+  // Blocks go over several rows each and load the next one early.
+  bool many_rows = false;
+  int wave_size = 32;
+
+  friend constexpr bool operator==(const LeanNormVariant&,
+                                   const LeanNormVariant&) = default;
+};
+
+inline constexpr LeanNormVariant kLeanNormVariants[] = {
+    {gpu::RowScope::kBlock, 1, LeanOutput::kY, false},
+    {gpu::RowScope::kCluster, 1, LeanOutput::kY, false},
+    {gpu::RowScope::kBlock, 1, LeanOutput::kY, true},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kY, true},
+    {gpu::RowScope::kBlock, 1, LeanOutput::kStatic, false},
+    {gpu::RowScope::kCluster, 1, LeanOutput::kStatic, false},
+    {gpu::RowScope::kBlock, 1, LeanOutput::kStatic, true},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kStatic, true},
+    {gpu::RowScope::kBlock, 1, LeanOutput::kPerRow, false},
+    {gpu::RowScope::kCluster, 1, LeanOutput::kPerRow, false},
+    {gpu::RowScope::kBlock, 1, LeanOutput::kPerRow, true},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kPerRow, true},
+    {gpu::RowScope::kBlock, 1, LeanOutput::kPerBlock, false},
+    {gpu::RowScope::kCluster, 1, LeanOutput::kPerBlock, false},
+    {gpu::RowScope::kBlock, 1, LeanOutput::kPerBlock, true},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kPerBlock, true},
+};
+
+struct LeanNormPlan {
+  gpu::RowSplit split;
+  bool many_rows = false;
+  int64_t blocks = 0;  // many_rows: of the grid
+};
+
+// args.lanes is set by the launcher. rows * cluster_blocks <= kMaxBlocks.
+gpu::Error LaunchLeanNorm(const LeanNormArgs& args, DType type,
+                          const LeanNormPlan& plan, LeanOutput output,
+                          const gpu::LaunchTarget& target);
+
+}  // namespace lamina::norm_internal

@@ -1,0 +1,52 @@
+#include "lamina/core/launch.cuh"
+#include "lamina/core/launch_matching.cuh"
+#include "lamina/norm/lean_norm_row.cuh"
+
+namespace lamina::norm_internal {
+namespace {
+
+template <class T, bool kResidual, std::size_t kIndex>
+__global__ void __launch_bounds__(kLeanBlockLanes)
+    LeanNormKernel(LeanNormArgs args) {
+  LeanNormRow<T, gpu::VariantAt<kLeanNormVariants>(kIndex), kResidual>(args)
+      .Run();
+}
+
+template <class T, bool kResidual>
+gpu::Error Launch(LeanNormArgs args, const LeanNormPlan& plan,
+                  LeanOutput output, const gpu::LaunchTarget& target) {
+  const LeanNormVariant wanted{.scope = plan.split.scope,
+                               .octets = plan.split.octets,
+                               .output = output,
+                               .many_rows = plan.many_rows,
+                               .wave_size = target.wave_size};
+  args.lanes = plan.split.lanes;
+  // A sum and a maximum, twice with many_rows.
+  gpu::LaunchShape shape =
+      gpu::RowShape(plan.split, args.rows, plan.many_rows ? 4 : 2);
+  if (plan.many_rows && plan.blocks < shape.blocks) shape.blocks = plan.blocks;
+  return gpu::LaunchMatching<kLeanNormVariants>(
+      wanted, [&]<std::size_t kIndex>() {
+        return gpu::Launch(&LeanNormKernel<T, kResidual, kIndex>, shape, target,
+                           args);
+      });
+}
+
+}  // namespace
+
+gpu::Error LaunchLeanNorm(const LeanNormArgs& args, DType type,
+                          const LeanNormPlan& plan, LeanOutput output,
+                          const gpu::LaunchTarget& target) {
+  const bool residual = args.residual != nullptr;
+  if (type == DType::kBF16) {
+    return residual ? Launch<BF16, true>(args, plan, output, target)
+                    : Launch<BF16, false>(args, plan, output, target);
+  }
+  if (type == DType::kF16) {
+    return residual ? Launch<F16, true>(args, plan, output, target)
+                    : Launch<F16, false>(args, plan, output, target);
+  }
+  return gpu::kNoKernel;
+}
+
+}  // namespace lamina::norm_internal
