@@ -15,6 +15,7 @@
 #include "lamina/activation/row_outputs_args.h"
 #include "lamina/core/gate.cuh"
 #include "lamina/core/octet.cuh"
+#include "lamina/core/span_lanes.cuh"
 #include "lamina/quant/store_quantized.cuh"
 #include "lamina/reduce/row_reduce.cuh"
 
@@ -116,23 +117,12 @@ __device__ inline void RunSpans(const RowKernelArgs& args) {
   const QuantizedArgs& out = args.quantized;
   gpu::AllowDependents();
   const float static_scale = gpu::StaticScale(out);
-  const uint32_t block = static_cast<uint32_t>(gpu::BlockIndex());
-  const uint32_t block_row = args.spans.Quotient(block);
-  const uint32_t span = block - block_row * args.spans.divisor;
-  // The lanes of a row are a power of two, and so are the threads.
-  const int row_in_block = gpu::ThreadIndex() >> args.lanes_log2;
-  const int lane = gpu::ThreadIndex() & (args.lanes - 1);
-  const int64_t row =
-      args.first_row + (int64_t{block_row} * args.block_rows + row_in_block);
-  const int step = args.lanes * kOctet;
-  int64_t col = int64_t{span} * step * args.octets + lane * kOctet;
-  // Columns from there on, as far as the lane is concerned.
-  const int64_t to_end = row < args.x.total_rows() ? args.cols - col : 0;
-  int left = to_end < (1 << 30) ? static_cast<int>(to_end) : 1 << 30;
-
+  const gpu::SpanLane lane(args.span, args.x.total_rows(), args.cols);
+  int left = lane.left();
   // NOTE: lanes past the end stay, for the exchanges between lanes, and load
   // what the first octet is made of.
-  const Places<T> at(args, left > 0 ? row : args.first_row, left > 0 ? col : 0);
+  const Places<T> at(args, left > 0 ? lane.row() : args.span.first_row,
+                     left > 0 ? lane.col() : 0);
   const bool one_scale =
       !out.dynamic && out.scales.granularity == ScaleGranularity::kPerTensor;
   gpu::WaitForPredecessor();
@@ -148,12 +138,12 @@ __device__ inline void RunSpans(const RowKernelArgs& args) {
                               gpu::QuantizedValues<T>(out, values), inverse);
     } else if (out.has_value()) {
       gpu::StoreQuantizedOctet<T, kWave, kWhole>(
-          out, static_scale, row, col + offset, count, values,
-          args.lanes < kWave ? args.lanes : kWave);
+          out, static_scale, lane.row(), lane.col() + offset, count, values,
+          args.span.lanes < kWave ? args.span.lanes : kWave);
     }
-    left -= step;
-    if (++k >= args.octets || (left <= 0 && !out.dynamic)) return;
-    if (left > 0) offset += step;
+    left -= lane.step();
+    if (++k >= args.span.octets || (left <= 0 && !out.dynamic)) return;
+    if (left > 0) offset += lane.step();
     v = LoadInput<T, kWhole>(args, at, offset, left);
   }
 }

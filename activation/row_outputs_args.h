@@ -8,7 +8,7 @@
 
 #include "lamina/core/gate.h"
 #include "lamina/core/launch.h"
-#include "lamina/core/math.h"
+#include "lamina/core/span_split.h"
 #include "lamina/core/views.h"
 #include "lamina/quant/quantized_args.h"
 #include "lamina/reduce/row_split.h"
@@ -33,12 +33,9 @@ struct RowKernelArgs {
   QuantizedArgs quantized = {};
 
   // Of a launch:
-  int64_t first_row = 0;
-  int lanes = 0;           // RowSplit::lanes; kSpans: of a row, in a block
-  int lanes_log2 = 0;      // kSpans
-  int octets = 0;          // kSpans: a lane's
-  int block_rows = 0;      // kSpans: rows that a block has lanes for
-  FastDivisor spans = {};  // of a row
+  gpu::SpanArgs span = {};  // kSpans
+  int64_t first_row = 0;    // otherwise
+  int lanes = 0;            // otherwise: RowSplit::lanes
 };
 
 enum class RowKernel : uint8_t {
@@ -87,13 +84,8 @@ inline constexpr RowKernelVariant kRowKernelVariants[] = {
 // How a launch goes about it.
 struct RowKernelPlan {
   RowKernelVariant variant = {};  // wave_size: LaunchTarget's counts
-  // kSpans: threads of a block; of them, those that own adjacent octets of one
-  // row (both powers of two); octets of a lane. A longer row takes several
-  // spans of lanes * octets octets.
-  int threads = 128;
-  int lanes = 128;
-  int octets = 1;
-  gpu::RowSplit split = {};  // of the others
+  gpu::SpanSplit span = {};       // kSpans
+  gpu::RowSplit split = {};       // otherwise
 
   friend constexpr bool operator==(const RowKernelPlan&,
                                    const RowKernelPlan&) = default;

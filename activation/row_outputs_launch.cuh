@@ -3,7 +3,6 @@
 // From a plan to the kernel that was compiled for it, for one type of x. Each
 // type has a file of its own: they are compiled side by side.
 
-#include <bit>
 #include <cstddef>
 
 #include "lamina/activation/row_outputs.cuh"
@@ -22,50 +21,28 @@ __global__ void __launch_bounds__(MaxThreads(kVariantAt<kIndex>))
   RunVariant<T, kVariantAt<kIndex>>(args);
 }
 
-// The grid of as many rows, from args.first_row on, as one launch takes.
-struct RowKernelGrid {
-  gpu::LaunchShape shape;
-  int64_t rows = 0;
-};
-
-inline RowKernelGrid GridOf(const RowKernelArgs& args,
-                            const RowKernelPlan& plan) {
-  const int64_t left = args.x.total_rows() - args.first_row;
-  if (plan.variant.kernel != RowKernel::kSpans) {
-    const int64_t most = gpu::MaxRows(plan.split);
-    const int64_t rows = left < most ? left : most;
-    return {gpu::RowShape(plan.split, rows, /*reductions=*/1), rows};
-  }
-  const int64_t most = gpu::kMaxBlocks / args.spans.divisor * args.block_rows;
-  const int64_t rows = left < most ? left : most;
-  return {{.blocks = CeilDiv(rows, args.block_rows) * args.spans.divisor,
-           .threads = plan.threads},
-          rows};
-}
-
 template <class T>
 gpu::Error LaunchRowKernelOf(RowKernelArgs args, const RowKernelPlan& plan,
                              const gpu::LaunchTarget& target) {
-  if (plan.variant.kernel == RowKernel::kSpans) {
-    args.lanes = plan.lanes;
-    args.lanes_log2 = std::countr_zero(static_cast<unsigned>(plan.lanes));
-    args.octets = plan.octets;
-    args.block_rows = plan.threads / plan.lanes;
-    args.spans = MakeFastDivisor(
-        CeilDiv(args.cols, int64_t{8} * plan.lanes * plan.octets));
-  } else {
-    args.lanes = plan.split.lanes;
-  }
+  const bool spans = plan.variant.kernel == RowKernel::kSpans;
+  args.span = gpu::ToSpanArgs(plan.span, args.cols);
+  args.lanes = plan.split.lanes;
+  const int64_t rows = args.x.total_rows();
+  const int64_t most =
+      spans ? gpu::MaxRows(args.span) : gpu::MaxRows(plan.split);
   RowKernelVariant variant = plan.variant;
   variant.wave_size = target.wave_size;
   return gpu::LaunchMatching<kRowKernelVariants>(
       variant, [&]<std::size_t kIndex>() {
-        while (args.first_row < args.x.total_rows()) {
-          const RowKernelGrid grid = GridOf(args, plan);
-          const gpu::Error error = gpu::Launch(&ActivationKernel<T, kIndex>,
-                                               grid.shape, target, args);
+        for (int64_t first = 0; first < rows; first += most) {
+          const int64_t left = rows - first < most ? rows - first : most;
+          args.first_row = args.span.first_row = first;
+          const gpu::Error error = gpu::Launch(
+              &ActivationKernel<T, kIndex>,
+              spans ? gpu::SpanShape(plan.span, args.span, left)
+                    : gpu::RowShape(plan.split, left, /*reductions=*/1),
+              target, args);
           if (!error.ok()) return error;
-          args.first_row += grid.rows;
         }
         return gpu::Error{};
       });
