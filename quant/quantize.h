@@ -19,8 +19,9 @@
 // Aliasing  out.codes and written scales overlap neither x nor each other.
 // Empty     zero rows or columns: OK, nothing is written, scales included.
 // Workspace none on the CPU (null is fine). A GPU keeps the partial maxima of
-//           dynamic per-tensor scales there; it need not be zeroed and nothing
-//           is left behind in it. QuantizeWorkspaceBytes tells the size.
+//           dynamic per-tensor scales there (aligned to 4 bytes, at most 2 KiB,
+//           overlapping nothing); it need not be zeroed and nothing is left
+//           behind in it. QuantizeWorkspaceBytes tells the size.
 // Result    equals the scalar model bit for bit on every target, and does not
 //           depend on the number of threads. Batch-invariant but for dynamic
 //           per-tensor and per-tile scales, which rows share.

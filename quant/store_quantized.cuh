@@ -60,16 +60,19 @@ __device__ inline float DynamicScale(const QuantizedArgs& out, float amax) {
 __device__ inline float DynamicInverse(float scale) {
   return scale < 0x1p100f ? QuickDivide(1.0f, scale) : Divide(1.0f, scale);
 }
+__device__ inline void StoreScale(const ScaleArgs& scales, int64_t index,
+                                  float scale) {
+  if (scales.dtype == DType::kF32) {
+    static_cast<float*>(scales.data)[index] = scale;
+  } else {
+    static_cast<F8E8M0*>(scales.data)[index] = FromFloat<F8E8M0>(scale);
+  }
+}
 // Stores what DynamicScale gave.
+// NOTE: as UE8M0 it is a power of two by now: nothing is rounded twice.
 __device__ inline void StoreDynamicScale(const QuantizedArgs& out, int64_t row,
                                          int64_t col, float scale) {
-  const int64_t index = out.scales.Index(row, col);
-  if (out.scales.dtype == DType::kF32) {
-    static_cast<float*>(out.scales.data)[index] = scale;
-  } else {
-    // NOTE: `scale` is a power of two, so that nothing is rounded twice.
-    static_cast<F8E8M0*>(out.scales.data)[index] = FromFloat<F8E8M0>(scale);
-  }
+  StoreScale(out.scales, out.scales.Index(row, col), scale);
 }
 
 struct Larger {

@@ -34,6 +34,16 @@ ScaleArgs ToScaleArgs(const ScaleView& scales) {
   return args;
 }
 
+ScaleArgs ToScaleArgs(const ConstScaleView& scales) {
+  return ToScaleArgs(ScaleView{.data = const_cast<void*>(scales.data),
+                               .dtype = scales.dtype,
+                               .granularity = scales.granularity,
+                               .block_cols = scales.block_cols,
+                               .block_rows = scales.block_rows,
+                               .row_stride = scales.row_stride,
+                               .col_stride = scales.col_stride});
+}
+
 QuantizedArgs ToQuantizedArgs(const QuantizedOutput& out) {
   if (!out.has_value()) return {};
   const float qmax = ResolvedQmax(out);

@@ -9,6 +9,7 @@ namespace lamina {
 
 // `scales` and `out` have been checked; `out` may be absent.
 ScaleArgs ToScaleArgs(const ScaleView& scales);
+ScaleArgs ToScaleArgs(const ConstScaleView& scales);  // for reading
 QuantizedArgs ToQuantizedArgs(const QuantizedOutput& out);
 
 }  // namespace lamina

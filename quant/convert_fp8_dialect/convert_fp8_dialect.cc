@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 #include "lamina/quant/convert_fp8_dialect/convert_fp8_dialect_policy.h"
 
@@ -71,9 +72,14 @@ absl::Status Check(const ConvertFp8DialectArgs& args) {
 absl::Status ConvertFp8Dialect(const ConvertFp8DialectArgs& args,
                                Stream stream) {
   LAMINA_RETURN_IF_ERROR(Check(args));
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream(kOp, stream));
+  LAMINA_RETURN_IF_ERROR(CheckStream(kOp, stream));
   if (args.codes.total_rows() == 0 || args.codes.cols == 0) {
     return absl::OkStatus();
+  }
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      return quant_internal::ConvertFp8DialectGpu(args, stream);
+    }
   }
   quant_internal::ConvertFp8DialectCpu(args, stream);
   return absl::OkStatus();

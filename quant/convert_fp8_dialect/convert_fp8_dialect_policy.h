@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "absl/status/status.h"
 #include "lamina/core/dispatch.h"
 #include "lamina/core/dtype.h"
 #include "lamina/quant/convert_fp8_dialect.h"
@@ -33,5 +34,7 @@ inline Fp8FormatPair FormatsOf(const ConvertFp8DialectArgs& args) {
 // Backends; the arguments have been checked.
 void ConvertFp8DialectCpu(const ConvertFp8DialectArgs& args,
                           const Stream& stream);
+absl::Status ConvertFp8DialectGpu(const ConvertFp8DialectArgs& args,
+                                  const Stream& stream);
 
 }  // namespace lamina::quant_internal

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 #include "lamina/quant/dequantize/dequantize_policy.h"
 
@@ -36,9 +37,14 @@ absl::Status Check(const DequantizeArgs& args) {
 
 absl::Status Dequantize(const DequantizeArgs& args, Stream stream) {
   LAMINA_RETURN_IF_ERROR(Check(args));
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream(kOp, stream));
+  LAMINA_RETURN_IF_ERROR(CheckStream(kOp, stream));
   if (args.codes.total_rows() == 0 || args.codes.cols == 0) {
     return absl::OkStatus();
+  }
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      return quant_internal::DequantizeGpu(args, stream);
+    }
   }
   quant_internal::DequantizeCpu(args, stream);
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "absl/status/status.h"
 #include "lamina/core/dispatch.h"
 #include "lamina/core/dtype.h"
 #include "lamina/quant/dequantize.h"
@@ -18,5 +19,6 @@ using DequantizeTable =
 
 // Backends; the arguments have been checked.
 void DequantizeCpu(const DequantizeArgs& args, const Stream& stream);
+absl::Status DequantizeGpu(const DequantizeArgs& args, const Stream& stream);
 
 }  // namespace lamina::quant_internal

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "lamina/core/dispatch.h"
 #include "lamina/core/dtype.h"
 #include "lamina/quant/quantize.h"
@@ -18,5 +21,8 @@ using QuantizeTable =
 
 // Backends; the arguments have been checked.
 void QuantizeCpu(const QuantizeArgs& args, const Stream& stream);
+absl::Status QuantizeGpu(const QuantizeArgs& args, const Stream& stream);
+// The problem has been checked.
+int64_t QuantizeGpuWorkspaceBytes(const QuantizeProblem& problem);
 
 }  // namespace lamina::quant_internal
