@@ -22,15 +22,18 @@ __device__ inline float QuotientFrom(float n, float d, float reciprocal) {
 // n / d for n = +-0 or 2^-100 <= |n| <= 2^126, 2^-100 <= |d| <= 2^100 and a
 // quotient in that range; any n when d is a power of two in it.
 //
-// The vendors' divisions are these steps with a check of the exponents before
-// them. One Newton step makes the approximate reciprocal the nearest float for
-// all d but three (mantissas 1.fffff6, 1.fffffa, 1.fffffe), where the hardware
-// has to be within less than one ULP: it is, or its own division would fail.
-// tests/core/quick_divide_test.cc has all d.
-__device__ inline float QuickDivide(float n, float d) {
-  const float approximation = ApproximateReciprocal(d);
+// `approximation` is within one ULP of 1 / d. The vendors' divisions are these
+// steps with a check of the exponents before them. The Newton step makes it the
+// nearest float for all but some 30 mantissas of d, and two of those give a
+// wrong quotient if the approximation is off for them: 1.fffffa and 1.fffffe.
+// The hardware's is right there, or its own division would fail.
+// tests/core/gate_device_test.cc has all d.
+__device__ inline float QuickDivide(float n, float d, float approximation) {
   const float error = std::fma(-d, approximation, 1.0f);
   return QuotientFrom(n, d, std::fma(error, approximation, approximation));
+}
+__device__ inline float QuickDivide(float n, float d) {
+  return QuickDivide(n, d, ApproximateReciprocal(d));
 }
 
 }  // namespace lamina::gpu
