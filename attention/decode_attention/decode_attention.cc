@@ -173,6 +173,14 @@ class ChunkCursor {
   int64_t chunk() const { return chunk_; }
   bool first() const { return chunk_ == first_; }
   bool last() const { return chunk_ == last_; }
+  // Positions times KV heads.
+  int64_t Work() const {
+    const int64_t begin = chunk_ * kAttentionChunk;
+    const AttentionTile heads = HeadsOf(plan_, policy_, head_tile_);
+    return (std::min(begin + kAttentionChunk, plan_.Last(token_) + 1) -
+            std::max(begin, plan_.First(token_))) *
+           (heads.kv_head_end - heads.kv_head_begin);
+  }
   void Advance() {
     if (++chunk_ <= last_) return;
     chunk_ = first_;
@@ -217,11 +225,19 @@ void AttendChunks(const AttentionPlan& plan,
   ChunkCursor round_start(plan, policy);
   for (int64_t done = 0; done < count; done += round_size) {
     const int64_t round = std::min(round_size, count - done);
-    ParallelFor(stream, round, 1, [&](int64_t begin, int64_t end, int) {
-      ChunkCursor cursor = round_start;
-      for (int64_t i = 0; i < end; ++i, cursor.Advance()) {
-        if (i < begin) continue;
-        AttendChunk(plan, cursor.tile(), cursor.chunk(),
+    int64_t work = 0;
+    ChunkCursor cursor = round_start;
+    for (int64_t i = 0; i < round; ++i, cursor.Advance()) work += cursor.Work();
+    // Equal shares of the work: the last chunk of a context may be short. A
+    // chunk belongs to the share that its middle is in.
+    ParallelFor(stream, work, 1, [&](int64_t begin, int64_t end, int) {
+      ChunkCursor chunk = round_start;
+      int64_t before = 0;
+      for (int64_t i = 0; i < round; ++i, chunk.Advance()) {
+        const int64_t middle = before + chunk.Work() / 2;
+        before += chunk.Work();
+        if (middle < begin || middle >= end) continue;
+        AttendChunk(plan, chunk.tile(), chunk.chunk(),
                     partials + i * partial_size);
       }
     });

@@ -970,7 +970,10 @@ TEST(DecodeAttentionPolicy, FillsTheThreadsAndFitsTheTile) {
   static_assert(kDecode.split && kDecode.tokens == 1 && kDecode.kv_heads == 3);
   constexpr DecodeAttentionPolicy kShort = SelectDecodeAttentionPolicy(
       {.group = 3, .kv_heads = 3, .head_dim = 64, .chunks = 1}, 2);
-  static_assert(!kShort.split && kShort.kv_heads == 1);
+  static_assert(!kShort.split && kShort.kv_heads == 2);
+  constexpr DecodeAttentionPolicy kMiddle = SelectDecodeAttentionPolicy(
+      {.group = 3, .kv_heads = 3, .head_dim = 64, .chunks = 3}, 2);
+  static_assert(kMiddle.split && kMiddle.kv_heads == 2);
   constexpr DecodeAttentionPolicy kPrefill =
       SelectDecodeAttentionPolicy({.tokens = 512,
                                    .longest_run = 512,
