@@ -28,6 +28,9 @@ class LeanNormRow {
  public:
   static constexpr int kOctets = kVariant.octets;
   static constexpr LeanOutput kOutput = kVariant.output;
+  // NOTE: from the L1 cache; in registers they would not fit beside two octets
+  // of this row and the next.
+  static constexpr bool kWeightsEachRow = kVariant.many_rows && kOctets == 2;
   using Octet = gpu::Octet;
   using Bits128 = gpu::Bits128;
 
@@ -35,12 +38,10 @@ class LeanNormRow {
       : args_(args), lanes_(args.lanes, args.cols) {}
 
   __device__ void Run() {
-    const char* const weight = static_cast<const char*>(args_.weight);
     Bits128 w[kOctets];
+    if constexpr (!kWeightsEachRow) {
 #pragma unroll
-    for (int k = 0; k < kOctets; ++k) {
-      w[k] = Bits128{};
-      if (Exists(k)) w[k] = gpu::Load128Constant(weight + Offset(k));
+      for (int k = 0; k < kOctets; ++k) w[k] = LoadWeights(k);
     }
     float scale = 1.0f;
     if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
@@ -79,6 +80,12 @@ class LeanNormRow {
   }
   __device__ static char* RowOf(void* matrix, uint32_t row, uint32_t pitch) {
     return static_cast<char*>(matrix) + static_cast<uint64_t>(row) * pitch;
+  }
+
+  __device__ Bits128 LoadWeights(int k) const {
+    if (!Exists(k)) return Bits128{};
+    return gpu::Load128Constant(static_cast<const char*>(args_.weight) +
+                                Offset(k));
   }
 
   // Fetches a row of x, and of the residual.
@@ -129,7 +136,7 @@ class LeanNormRow {
     const float rstd = gpu::Divide(1.0f, gpu::SquareRoot(mean + args_.epsilon));
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
-      Octet factor = gpu::Unpack<T>(w[k]);
+      Octet factor = gpu::Unpack<T>(kWeightsEachRow ? LoadWeights(k) : w[k]);
       if (args_.weight_plus_one) {
         factor = gpu::Map(factor, [](float v) { return 1.0f + v; });
       }
