@@ -4,8 +4,6 @@
 
 #include "lamina/activation/gated_activation.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,6 +19,7 @@
 #include "tests/support/memory.h"
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
+#include "tests/support/sparse_memory.h"
 #include "tests/support/targets.h"
 #include "tests/support/test_device.h"
 
@@ -317,16 +316,12 @@ TYPED_TEST(GatedActivationOf, OffsetsBeyond32Bits) {
   using T = typename TestFixture::Element;
   constexpr int64_t kStride = (int64_t{1} << 31) + 8;
   constexpr int64_t kRows = 3, kCols = 5;
-  const size_t bytes = static_cast<size_t>(kRows) * kStride * sizeof(T);
-  void* memory[2];
-  for (void*& block : memory) {
-    block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (block == MAP_FAILED) GTEST_SKIP() << "no address space";
-  }
-  MatrixView x = Matrix(static_cast<T*>(memory[0]), kRows, 2 * kCols, kStride);
-  const MatrixView y =
-      Matrix(static_cast<T*>(memory[1]), kRows, kCols, kStride);
+  constexpr int64_t kBytes = kRows * kStride * int64_t{sizeof(T)};
+  const testing::SparseMemory x_memory(kBytes);
+  const testing::SparseMemory y_memory(kBytes);
+  if (!x_memory.ok() || !y_memory.ok()) GTEST_SKIP() << "no address space";
+  MatrixView x = Matrix(x_memory.as<T>(), kRows, 2 * kCols, kStride);
+  const MatrixView y = Matrix(y_memory.as<T>(), kRows, kCols, kStride);
   testing::Random random(19);
   for (int64_t row = 0; row < kRows; ++row) {
     for (int64_t col = 0; col < 2 * kCols; ++col) {
@@ -340,7 +335,6 @@ TYPED_TEST(GatedActivationOf, OffsetsBeyond32Bits) {
       EXPECT_EQ(y.Row<T>(row)[col], FromFloat<T>(want[row * kCols + col]));
     }
   }
-  for (void* block : memory) munmap(block, bytes);
 }
 
 // ---- Quantised outputs ------------------------------------------------------

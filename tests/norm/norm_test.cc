@@ -1,8 +1,6 @@
 // What the three norms have in common, for every norm and every pair of types:
 // equality with the scalar model, bit for bit, in every memory layout.
 
-#include <sys/mman.h>
-
 #include <cmath>
 #include <limits>
 #include <thread>
@@ -18,6 +16,7 @@
 #include "tests/norm/norm_harness.h"
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
+#include "tests/support/sparse_memory.h"
 #include "tests/support/targets.h"
 #include "tests/support/test_device.h"
 
@@ -341,26 +340,6 @@ TEST_P(EveryNorm, TwoHostThreadsAtOnce) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(equal, (std::vector<int>{1, 1}));
 }
-
-// Memory that is only backed where it is touched.
-class SparseMemory {
- public:
-  explicit SparseMemory(int64_t bytes)
-      : bytes_(static_cast<size_t>(bytes)),
-        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
-  SparseMemory(const SparseMemory&) = delete;
-  SparseMemory& operator=(const SparseMemory&) = delete;
-  ~SparseMemory() {
-    if (ok()) munmap(data_, bytes_);
-  }
-  bool ok() const { return data_ != MAP_FAILED; }
-  void* data() const { return data_; }
-
- private:
-  size_t bytes_;
-  void* data_;
-};
 
 TEST_P(EveryNorm, OffsetsGoBeyond32Bits) {
   const NormCase c = GetParam();

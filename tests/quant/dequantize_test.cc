@@ -1,7 +1,5 @@
 #include "lamina/quant/dequantize.h"
 
-#include <sys/mman.h>
-
 #include <array>
 #include <bit>
 #include <cmath>
@@ -19,6 +17,7 @@
 #include "tests/support/memory.h"
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
+#include "tests/support/sparse_memory.h"
 #include "tests/support/targets.h"
 #include "tests/support/test_device.h"
 
@@ -293,11 +292,9 @@ TEST(Dequantize, ProductsTooLargeForTheTypeBecomeInfinite) {
 
 TEST(Dequantize, OffsetsBeyondTwoToTheThirtyTwoElements) {
   constexpr int64_t kPitch = (int64_t{1} << 31) + 8;
-  constexpr size_t kBytes = 3 * (2 * kPitch + 64);  // codes, then y
-  void* data = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) GTEST_SKIP() << "no address space";
-  int8_t* codes = static_cast<int8_t*>(data);
+  const testing::SparseMemory memory(3 * (2 * kPitch + 64));  // codes, then y
+  if (!memory.ok()) GTEST_SKIP() << "no address space";
+  int8_t* codes = memory.as<int8_t>();
   BF16* y = reinterpret_cast<BF16*>(codes + 2 * kPitch + 64);
   for (int64_t r = 0; r < 3; ++r) {
     for (int64_t c = 0; c < 64; ++c) {
@@ -316,7 +313,6 @@ TEST(Dequantize, OffsetsBeyondTwoToTheThirtyTwoElements) {
                 FromFloat<BF16>(0.5f * static_cast<float>(r * 40 + c - 60)));
     }
   }
-  munmap(data, kBytes);
 }
 
 TEST(Dequantize, ThreadsAndRowCountsGiveTheSameBits) {

@@ -1,7 +1,5 @@
 #include "lamina/quant/quantize.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -20,6 +18,7 @@
 #include "tests/support/memory.h"
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
+#include "tests/support/sparse_memory.h"
 #include "tests/support/test_device.h"
 
 namespace lamina {
@@ -695,35 +694,12 @@ TEST(Quantize, EmptyMatricesWriteNothing) {
   EXPECT_EQ(codes, std::vector<int8_t>(4, 9));
 }
 
-// Address space without memory: pages appear when they are touched.
-class SparseBytes {
- public:
-  explicit SparseBytes(int64_t bytes)
-      : bytes_(static_cast<size_t>(bytes)),
-        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
-  ~SparseBytes() {
-    if (ok()) munmap(data_, bytes_);
-  }
-  SparseBytes(const SparseBytes&) = delete;
-  SparseBytes& operator=(const SparseBytes&) = delete;
-  bool ok() const { return data_ != MAP_FAILED; }
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  size_t bytes_;
-  void* data_;
-};
-
 TEST(Quantize, OffsetsBeyondTwoToTheThirtyTwoElements) {
   constexpr int64_t kPitch = (int64_t{1} << 31) + 8;
   constexpr int64_t kRows = 3, kCols = 128;
-  const SparseBytes x_bytes(2 * (2 * kPitch + kCols));
-  const SparseBytes codes_bytes(2 * kPitch + kCols);
-  const SparseBytes scales_bytes(4 * (2 * kPitch + 4));
+  const testing::SparseMemory x_bytes(2 * (2 * kPitch + kCols));
+  const testing::SparseMemory codes_bytes(2 * kPitch + kCols);
+  const testing::SparseMemory scales_bytes(4 * (2 * kPitch + 4));
   if (!x_bytes.ok() || !codes_bytes.ok() || !scales_bytes.ok()) {
     GTEST_SKIP() << "no address space for the sparse matrices";
   }

@@ -1,7 +1,5 @@
 #include "lamina/reduce/reduce_rows.h"
 
-#include <sys/mman.h>
-
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -15,6 +13,7 @@
 #include "lamina/reduce/reduce_rows/reduce_rows_policy.h"
 #include "tests/support/memory.h"
 #include "tests/support/random.h"
+#include "tests/support/sparse_memory.h"
 #include "tests/support/targets.h"
 #include "tests/support/test_device.h"
 
@@ -269,11 +268,10 @@ TEST(ReduceRows, TwoHostThreadsAtOnce) {
 TEST(ReduceRows, OffsetsGoBeyond32Bits) {
   constexpr int64_t kPitch = (int64_t{1} << 31) + 3;
   constexpr int64_t kRows = 3, kCols = 40;
-  const size_t bytes = ((kRows - 1) * kPitch + kCols) * sizeof(float);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) GTEST_SKIP() << "no address space";
-  float* x = static_cast<float*>(memory);
+  const testing::SparseMemory memory(((kRows - 1) * kPitch + kCols) *
+                                     int64_t{sizeof(float)});
+  if (!memory.ok()) GTEST_SKIP() << "no address space";
+  float* x = memory.as<float>();
   for (int64_t row = 0; row < kRows; ++row) {
     x[row * kPitch + row] = static_cast<float>(row + 1);
   }
@@ -288,7 +286,6 @@ TEST(ReduceRows, OffsetsGoBeyond32Bits) {
                           .y = Vector(indices.data(), kRows)},
                          testing::TestStream(2))
                   .ok());
-  munmap(memory, bytes);
   EXPECT_EQ(sums, (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(indices, (std::vector<int64_t>{0, 1, 2}));
 }

@@ -1,6 +1,7 @@
 // For test programs of a CUDA build: with LAMINA_TEST_DEVICE=cuda, operator new
-// gives memory that the host and the GPU both reach, and launches are
-// synchronous. So the tests of the CPU kernels test the GPU's unchanged.
+// and the main thread's stack are memory that the host and the GPU both reach,
+// and launches are synchronous. So the tests of the CPU kernels test the GPU's
+// unchanged.
 
 #include <cuda_runtime_api.h>
 
@@ -9,6 +10,22 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+
+#include "tests/support/sparse_memory.h"
+
+namespace lamina::testing {
+
+void* AllocateManaged(int64_t bytes) {
+  void* data = nullptr;
+  if (cudaMallocManaged(&data, static_cast<size_t>(bytes)) != cudaSuccess) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  return data;
+}
+void FreeManaged(void* data) { cudaFree(data); }
+
+}  // namespace lamina::testing
 
 namespace {
 
@@ -32,6 +49,7 @@ class Arena {
     } else {
       cudaGetLastError();
     }
+    RegisterStack();
   }
 
   void* Allocate(size_t bytes) {
@@ -69,6 +87,20 @@ class Arena {
   }
 
  private:
+  // Tests keep scales and short rows on the stack.
+  static void RegisterStack() {
+    constexpr uintptr_t kPage = 4096, kBytes = 1 << 20;
+    volatile uint8_t deep[kBytes];
+    for (uintptr_t i = 0; i < kBytes; i += kPage) deep[i] = 0;
+    const uintptr_t begin =
+        (reinterpret_cast<uintptr_t>(deep) + kPage - 1) / kPage * kPage;
+    if (cudaHostRegister(reinterpret_cast<void*>(begin), kBytes - kPage,
+                         cudaHostRegisterMapped | cudaHostRegisterPortable) !=
+        cudaSuccess) {
+      cudaGetLastError();
+    }
+  }
+
   std::mutex mutex_;
   uint8_t* begin_ = nullptr;
   uint8_t* next_ = nullptr;
