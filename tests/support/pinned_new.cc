@@ -4,6 +4,7 @@
 // unchanged.
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +12,9 @@
 #include <mutex>
 #include <new>
 
+#include "gtest/gtest.h"
 #include "tests/support/sparse_memory.h"
+#include "tests/support/test_device.h"
 
 namespace lamina::testing {
 
@@ -49,7 +52,6 @@ class Arena {
     } else {
       cudaGetLastError();
     }
-    RegisterStack();
   }
 
   void* Allocate(size_t bytes) {
@@ -87,20 +89,6 @@ class Arena {
   }
 
  private:
-  // Tests keep scales and short rows on the stack.
-  static void RegisterStack() {
-    constexpr uintptr_t kPage = 4096, kBytes = 1 << 20;
-    volatile uint8_t deep[kBytes];
-    for (uintptr_t i = 0; i < kBytes; i += kPage) deep[i] = 0;
-    const uintptr_t begin =
-        (reinterpret_cast<uintptr_t>(deep) + kPage - 1) / kPage * kPage;
-    if (cudaHostRegister(reinterpret_cast<void*>(begin), kBytes - kPage,
-                         cudaHostRegisterMapped | cudaHostRegisterPortable) !=
-        cudaSuccess) {
-      cudaGetLastError();
-    }
-  }
-
   std::mutex mutex_;
   uint8_t* begin_ = nullptr;
   uint8_t* next_ = nullptr;
@@ -130,4 +118,31 @@ void operator delete(void* pointer, size_t) noexcept {
 }
 void operator delete[](void* pointer, size_t) noexcept {
   TheArena().Free(pointer);
+}
+
+// In place of GoogleTest's: tests keep scales and short rows on the stack.
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const auto run = +[](void* result) -> void* {
+    *static_cast<int*>(result) = RUN_ALL_TESTS();
+    return nullptr;
+  };
+  int result = 1;
+  constexpr size_t kStackBytes = size_t{8} << 20;
+  void* stack = nullptr;
+  if (lamina::testing::OnCpu() ||
+      cudaHostAlloc(&stack, kStackBytes,
+                    cudaHostAllocMapped | cudaHostAllocPortable) !=
+          cudaSuccess) {
+    cudaGetLastError();
+    run(&result);
+    return result;
+  }
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstack(&attributes, stack, kStackBytes);
+  pthread_t thread;
+  if (pthread_create(&thread, &attributes, run, &result) != 0) return 1;
+  pthread_join(thread, nullptr);
+  return result;
 }
