@@ -18,7 +18,11 @@ RANKS = {
 }
 APPS = ("apps",)
 VENDOR_FOLDER = "core/device/"
-VENDOR_FILES = ("core/launch.cuh", "core/attributes.h")
+VENDOR_FILES = (
+    "core/launch.cuh",
+    "core/attributes.h",
+    "tests/support/pinned_new.cc",
+)
 SOURCE_SUFFIXES = (".h", ".cc", ".cuh", ".cu")
 
 VENDOR_TOKEN = re.compile(
@@ -26,6 +30,8 @@ VENDOR_TOKEN = re.compile(
     r"|\b__(?:CUDA|HIP|AMDGCN|GFX|NVCC)\w*|\b__(?:shfl|ballot|syncthreads)\w*"
     r"|\b(?:warpSize|threadIdx|blockIdx)\b"
 )
+# Host SIMT defines the vendors' keywords away.
+KEYWORD_FILE = "core/device/simt/intrinsics.cuh"
 MACROS = {"LAMINA_HD", "LAMINA_RETURN_IF_ERROR", "LAMINA_ASSIGN_OR_RETURN"}
 # Pieces of the three, and what Highway's multiple inclusion asks for.
 HELPER_MACRO = re.compile(
@@ -143,7 +149,13 @@ def macros(root):
             local = not path.endswith(".h") and re.search(
                 rf"^\s*#\s*undef\s+{name}\b", code, re.M
             )
-            if not (name in MACROS or HELPER_MACRO.fullmatch(name) or local):
+            keyword = path == KEYWORD_FILE and name.startswith("__")
+            if not (
+                name in MACROS
+                or HELPER_MACRO.fullmatch(name)
+                or local
+                or keyword
+            ):
                 problems.append(f"{path}: macro {name}")
     return problems
 

@@ -11,9 +11,6 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
-#define LAMINA_FIBER_ASAN 1
-#else
-#define LAMINA_FIBER_ASAN 0
 #endif
 
 #if defined(__x86_64__)
@@ -97,7 +94,7 @@ struct Machine {
   // The lane that runs.
   Block* block = nullptr;
   int lane = 0;
-#if LAMINA_FIBER_ASAN
+#if defined(__SANITIZE_ADDRESS__)
   const void* scheduler_stack = nullptr;
   size_t scheduler_stack_bytes = 0;
 #endif
@@ -116,20 +113,20 @@ void Park(State state) {
   Machine& m = *machine;
   Lane& lane = m.block->lanes[static_cast<size_t>(m.lane)];
   lane.state = state;
-#if LAMINA_FIBER_ASAN
+#if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(state == State::kDone ? nullptr : &fake_stack,
                                  m.scheduler_stack, m.scheduler_stack_bytes);
 #endif
   lamina_simt_switch(&lane.stack_pointer, m.scheduler);
-#if LAMINA_FIBER_ASAN
+#if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake_stack, &machine->scheduler_stack,
                                   &machine->scheduler_stack_bytes);
 #endif
 }
 
 void RunLane() {
-#if LAMINA_FIBER_ASAN
+#if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(nullptr, &machine->scheduler_stack,
                                   &machine->scheduler_stack_bytes);
 #endif
@@ -144,12 +141,12 @@ void Resume(Block& block, int lane_index) {
   m.block = &block;
   m.lane = lane_index;
   Lane& lane = block.lanes[static_cast<size_t>(lane_index)];
-#if LAMINA_FIBER_ASAN
+#if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
   __sanitizer_start_switch_fiber(&fake_stack, lane.stack, kStackBytes);
 #endif
   lamina_simt_switch(&m.scheduler, lane.stack_pointer);
-#if LAMINA_FIBER_ASAN
+#if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
 }
