@@ -57,6 +57,7 @@ HWY_AFTER_NAMESPACE();
 #include "lamina/core/buffer.h"
 #include "lamina/core/device.h"
 #include "lamina/core/parallel.h"
+#include "lamina/core/streaming/streaming.h"
 
 namespace lamina {
 
@@ -96,7 +97,9 @@ bool ForceCpuTarget(const std::string& name) {
 
 double MeasureReadBandwidth(Device device, int threads, int64_t bytes,
                             int repeats) {
-  if (device.backend != Backend::kCpu) return 0;
+  if (device.backend != Backend::kCpu) {
+    return MeasureGpuReadBandwidth(device, bytes, repeats);
+  }
   const Stream stream = Stream::Cpu(threads);
   const int64_t words = std::max<int64_t>(1, bytes / 8);
   const absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, words * 8);

@@ -50,8 +50,10 @@ std::vector<Device> ListDevices();
 // Best read bandwidth in bytes per second of `bytes` of memory in a Buffer with
 // `threads` threads (0: all usable cores), the best of `repeats`: on the CPU
 // each thread reads four streams far apart, which is what a kernel must do to
-// come near. Allocates (0 when it cannot); takes about repeats * bytes /
-// bandwidth. 0 on a device without a backend.
+// come near; on a GPU it is the best of several streaming kernels, and `bytes`
+// is at least sixteen times its L2. Allocates (0 when it cannot); takes about
+// repeats * bytes / bandwidth, on a GPU twenty times that. 0 on a device that
+// is not there.
 double MeasureReadBandwidth(Device device, int threads = 0,
                             int64_t bytes = int64_t{256} << 20,
                             int repeats = 5);
