@@ -4,12 +4,12 @@
 
 namespace lamina::bench {
 
-std::vector<Case> AllCases() {
+std::vector<Case> AllCases(Backend backend) {
   std::vector<Case> all;
   for (const auto& cases :
        {ReduceRowsCases, QuantizeCases, RmsNormCases, AddRmsNormCases,
         GatedActivationCases, SkinnyGemmCases, DecodeAttentionCases}) {
-    for (Case& c : cases()) all.push_back(std::move(c));
+    for (Case& c : cases(backend)) all.push_back(std::move(c));
   }
   return all;
 }

@@ -12,19 +12,21 @@
 namespace lamina::cli {
 
 absl::StatusOr<int> RunBench(const BenchOptions& options) {
-  LAMINA_ASSIGN_OR_RETURN(const Stream stream, MakeStream(options));
-  const std::vector<bench::Case> cases = bench::AllCases();
+  LAMINA_ASSIGN_OR_RETURN(const Device device, ChooseDevice(options));
+  LAMINA_ASSIGN_OR_RETURN(const OwnedStream owned, OwnedStream::Create(device));
+  const Stream stream = device.backend == Backend::kCpu
+                            ? Stream::Cpu(options.threads)
+                            : owned.stream();
+  const std::vector<bench::Case> cases = bench::AllCases(device.backend);
   std::set<std::string> ops;
   for (const bench::Case& item : cases) ops.insert(item.op);
   if (!options.op.empty() && ops.count(options.op) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--op ", options.op, ": known operators: ", absl::StrJoin(ops, ", ")));
   }
-  bench::Options run;
-  run.op = options.op;
-  run.json = options.json_file;
-  run.threads = stream.num_threads();
-  return bench::RunCases(cases, run) ? kDone : kCheckFailed;
+  const bench::Options run{
+      .op = options.op, .filter = options.filter, .json = options.json_file};
+  return bench::RunCases(cases, run, stream) ? kDone : kCheckFailed;
 }
 
 }  // namespace lamina::cli

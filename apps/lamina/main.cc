@@ -228,6 +228,8 @@ class CommandLine {
     c->add_option("--json", bench_.json_file,
                   "Append one JSON object a line to this file");
     c->add_option("--op", bench_.op, "One operator; default: all");
+    c->add_option("--filter", bench_.filter,
+                  "Only the cases whose name has this in it");
   }
 
   void AddTune() {

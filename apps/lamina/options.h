@@ -82,6 +82,7 @@ struct ConvertOptions : CommonOptions {
 
 struct BenchOptions : CommonOptions {
   std::string op;
+  std::string filter;
   std::string json_file;
 };
 

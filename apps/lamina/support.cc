@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lamina/core/device.h"
+#include "lamina/core/gpu_backend.h"
+#include "lamina/core/status.h"
 
 namespace lamina::cli {
 
@@ -29,13 +31,38 @@ ExitCode ExitCodeOf(const absl::Status& status) {
   }
 }
 
-absl::StatusOr<Stream> MakeStream(const CommonOptions& options) {
-  if (options.backend != "cpu") {
+absl::StatusOr<Device> ChooseDevice(const CommonOptions& options) {
+  Device device;
+  for (const Backend backend : {Backend::kCuda, Backend::kHip}) {
+    if (options.backend == Name(backend)) device.backend = backend;
+  }
+  if (!IsBuilt(device.backend)) {
     return absl::UnavailableError(absl::StrCat(
-        "--backend ", options.backend,
-        ": this build has the cpu backend only; use --backend cpu"));
+        "--backend ", options.backend, ": this build has the backends ",
+        kBuiltBackends, "; use --backend cpu"));
+  }
+  LAMINA_RETURN_IF_ERROR(
+      CheckDevice("--backend", Name(device.backend), device));
+  return device;
+}
+
+absl::StatusOr<Stream> MakeStream(const CommonOptions& options) {
+  LAMINA_ASSIGN_OR_RETURN(const Device device, ChooseDevice(options));
+  if (device.backend != Backend::kCpu) {
+    return absl::UnavailableError(
+        absl::StrCat("--backend ", options.backend,
+                     ": this command runs on the cpu in this version"));
   }
   return Stream::Cpu(options.threads);
+}
+
+absl::Status GpuStatus() {
+  for (const Backend backend : {Backend::kCuda, Backend::kHip}) {
+    if (IsBuilt(backend)) {
+      return CheckDevice("lamina", Name(backend), {backend, 0});
+    }
+  }
+  return absl::OkStatus();
 }
 
 DType WeightType(const std::string& name) {

@@ -9,14 +9,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "apps/lamina/options.h"
+#include "lamina/core/device.h"
 #include "lamina/core/dtype.h"
 #include "lamina/core/stream.h"
 
 namespace lamina::cli {
 
-// The stream that --backend and --threads ask for. Unavailable when this
-// build or machine has no such device.
+// The device that --backend asks for: the first of its kind. Unavailable when
+// this build or machine has no such device.
+absl::StatusOr<Device> ChooseDevice(const CommonOptions& options);
+
+// The stream that --backend and --threads ask for, for the commands that run
+// on the CPU.
 absl::StatusOr<Stream> MakeStream(const CommonOptions& options);
+
+// OK when this build has no GPU backend or finds a GPU; else why it finds none.
+absl::Status GpuStatus();
 
 // "bf16" -> kBF16, "fp8" -> kF8E4M3Fn.
 DType WeightType(const std::string& name);

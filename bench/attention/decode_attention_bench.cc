@@ -19,11 +19,11 @@ template <class Kv>
 Case DecodeAttentionCase(int64_t context) {
   constexpr DType kKvType = DTypeOf<Kv>::value;
   const int64_t elements = context * kKvHeads * kHeadDim;
-  const auto prepare = [=](int64_t sets, Stream stream) {
-    const WorkingSets<BF16> q(1, kHeads * kHeadDim);
-    const WorkingSets<BF16> y(1, kHeads * kHeadDim);
-    const WorkingSets<Kv> k(sets, elements);
-    const WorkingSets<Kv> v(sets, elements);
+  const auto prepare = [=](int64_t sets, const Stream& stream) {
+    const WorkingSets<BF16> q(stream, 1, kHeads * kHeadDim);
+    const WorkingSets<BF16> y(stream, 1, kHeads * kHeadDim);
+    const WorkingSets<Kv> k(stream, sets, elements);
+    const WorkingSets<Kv> v(stream, sets, elements);
     const auto position = std::make_shared<int32_t>(context - 1);
     const DecodeAttentionProblem problem{.tokens = 1,
                                          .heads = kHeads,
@@ -36,7 +36,7 @@ Case DecodeAttentionCase(int64_t context) {
                                       stream.num_threads())
             .value_or(0);
     auto workspace = std::make_shared<std::vector<char>>(workspace_bytes);
-    const Call ours = [=](int64_t set) {
+    const Call ours = [=](int64_t set, const Stream& on) {
       return DecodeAttention(
           {.q = Heads(q[0], 1, kHeads, kHeadDim),
            .cache = DenseKvCache(k[set], v[set], kKvType, 1, context, kKvHeads,
@@ -46,7 +46,7 @@ Case DecodeAttentionCase(int64_t context) {
            .y = Heads(y[0], 1, kHeads, kHeadDim),
            .workspace = workspace->data(),
            .workspace_bytes = workspace_bytes},
-          stream);
+          on);
     };
     return Calls{.ours = ours};
   };
@@ -63,7 +63,8 @@ Case DecodeAttentionCase(int64_t context) {
 
 }  // namespace
 
-std::vector<Case> DecodeAttentionCases() {
+std::vector<Case> DecodeAttentionCases(Backend backend) {
+  if (backend != Backend::kCpu) return {};
   std::vector<Case> cases;
   for (const int64_t context : {512, 8192}) {
     cases.push_back(DecodeAttentionCase<BF16>(context));

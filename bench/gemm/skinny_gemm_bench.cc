@@ -14,11 +14,11 @@ template <class W>
 Case SkinnyGemmCase(int64_t m, int64_t n, int64_t k) {
   constexpr DType kWeightType = DTypeOf<W>::value;
   constexpr bool kScaled = IsFp8(kWeightType);
-  const auto prepare = [=](int64_t sets, Stream stream) {
-    const WorkingSets<BF16> x(1, m * k);
-    const WorkingSets<W> w(sets, n * k);
-    const WorkingSets<float> scales(1, n);
-    const WorkingSets<BF16> y(1, m * n);
+  const auto prepare = [=](int64_t sets, const Stream& stream) {
+    const WorkingSets<BF16> x(stream, 1, m * k);
+    const WorkingSets<W> w(stream, sets, n * k);
+    const WorkingSets<float> scales(stream, 1, n);
+    const WorkingSets<BF16> y(stream, 1, m * n);
     const SkinnyGemmProblem problem{
         .m = m, .n = n, .k = k, .w_type = kWeightType};
     const int64_t workspace_bytes =
@@ -26,14 +26,14 @@ Case SkinnyGemmCase(int64_t m, int64_t n, int64_t k) {
                                  stream.num_threads())
             .value_or(0);
     auto workspace = std::make_shared<std::vector<char>>(workspace_bytes);
-    const Call ours = [=](int64_t set) {
+    const Call ours = [=](int64_t set, const Stream& on) {
       SkinnyGemmArgs args{.x = Matrix(x[0], m, k),
                           .w = Matrix(w[set], n, k),
                           .y = Matrix(y[0], m, n),
                           .workspace = workspace->data(),
                           .workspace_bytes = workspace_bytes};
       if (kScaled) args.w_scales = PerRow(scales[0]);
-      return SkinnyGemm(args, stream);
+      return SkinnyGemm(args, on);
     };
     return Calls{.ours = ours};
   };
@@ -52,7 +52,8 @@ Case SkinnyGemmCase(int64_t m, int64_t n, int64_t k) {
 
 }  // namespace
 
-std::vector<Case> SkinnyGemmCases() {
+std::vector<Case> SkinnyGemmCases(Backend backend) {
+  if (backend != Backend::kCpu) return {};
   std::vector<Case> cases;
   for (const int64_t m : {1, 8, 64}) {
     cases.push_back(SkinnyGemmCase<BF16>(m, 4096, 4096));

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "bench/cases.h"
+#include "bench/peers/peer_calls.h"
+#include "bench/support/quantized_sets.h"
 #include "bench/support/working_sets.h"
 #include "lamina/core/float16.h"
 #include "lamina/norm/rms_norm.h"
@@ -34,39 +36,58 @@ void PlainLoop(const T* x, const T* weight, T* y, int64_t rows, int64_t cols) {
 }
 
 template <class T>
+Calls Prepare(int64_t rows, int64_t cols, int64_t sets, const Stream& stream) {
+  const WorkingSets<T> x(stream, sets, rows * cols);
+  const WorkingSets<T> y(stream, sets, rows * cols);
+  const WorkingSets<T> weight(stream, 1, cols, 0.5f, 1.5f);
+  Calls calls;
+  calls.ours = [=](int64_t set, const Stream& on) {
+    return RmsNorm({.x = Matrix(x[set], rows, cols),
+                    .weight = Vector(weight[0], cols),
+                    .epsilon = kEpsilon,
+                    .y = Matrix(y[set], rows, cols)},
+                   on);
+  };
+  calls.peers = GpuPeers<NormPeerArgs>(
+      stream, {PeerKind::kNaive, PeerKind::kVectorised, PeerKind::kCub},
+      &LaunchNormPeer, [=](int64_t set) {
+        return NormPeerArgs{.dtype = DTypeOf<T>::value,
+                            .x = x[set],
+                            .weight = weight[0],
+                            .y = y[set],
+                            .rows = rows,
+                            .cols = cols,
+                            .epsilon = kEpsilon};
+      });
+  if (stream.device().backend == Backend::kCpu) {
+    calls.peers.push_back({"plain loop", [=](int64_t set, const Stream&) {
+                             PlainLoop(x[set], weight[0], y[set], rows, cols);
+                             return absl::OkStatus();
+                           }});
+  }
+  calls.output = [=](int64_t set) { return Vector(y[set], rows * cols); };
+  return calls;
+}
+
+template <class T>
 Case RmsNormCase(int64_t rows, int64_t cols) {
   const std::string dtype = Name(DTypeOf<T>::value);
-  const auto prepare = [=](int64_t sets, Stream stream) {
-    const WorkingSets<T> x(sets, rows * cols);
-    const WorkingSets<T> y(sets, rows * cols);
-    const WorkingSets<T> weight(1, cols);
-    const Call ours = [=](int64_t set) {
-      return RmsNorm({.x = Matrix(x[set], rows, cols),
-                      .weight = Vector(weight[0], cols),
-                      .epsilon = kEpsilon,
-                      .y = Matrix(y[set], rows, cols)},
-                     stream);
-    };
-    const Call peer = [=](int64_t set) {
-      PlainLoop(x[set], weight[0], y[set], rows, cols);
-      return absl::OkStatus();
-    };
-    return Calls{ours, peer};
-  };
   return {.op = "rms_norm",
-          .name = dtype + "/rows:" + std::to_string(rows) +
-                  "/cols:" + std::to_string(cols),
+          .name = ShapeName(dtype, rows, cols),
           .dtype = dtype,
           .rows = rows,
           .cols = cols,
           .bytes = BytesFor(DTypeOf<T>::value, (2 * rows + 1) * cols),
-          .peer = "plain loop",
-          .prepare = prepare};
+          .traffic = {.reads = 1, .writes16 = true},
+          .units = BytesFor(DTypeOf<T>::value, rows * cols) / 16,
+          .prepare = [=](int64_t sets, const Stream& stream) {
+            return Prepare<T>(rows, cols, sets, stream);
+          }};
 }
 
 }  // namespace
 
-std::vector<Case> RmsNormCases() {
+std::vector<Case> RmsNormCases(Backend backend) {
   std::vector<Case> cases;
   for (const int64_t cols : {1592, 2048}) {
     cases.push_back(RmsNormCase<float>(512, cols));
@@ -74,6 +95,14 @@ std::vector<Case> RmsNormCases() {
   }
   for (const int64_t rows : {1, 8, 32}) {
     cases.push_back(RmsNormCase<BF16>(rows, 4096));
+  }
+  if (backend == Backend::kCpu) return cases;
+  for (const int64_t rows : {128, 2048, 16384}) {
+    cases.push_back(RmsNormCase<BF16>(rows, 4096));
+  }
+  // The heads of a query: QK-norm.
+  for (const int64_t rows : {40, 2560}) {
+    cases.push_back(RmsNormCase<BF16>(rows, 128));
   }
   return cases;
 }

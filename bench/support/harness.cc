@@ -1,38 +1,18 @@
 #include "bench/support/harness.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <memory>
 
+#include "bench/support/timing.h"
 #include "benchmark/benchmark.h"
 #include "lamina/core/device.h"
-#include "lamina/core/math.h"
 #include "nlohmann/json.hpp"
 
 namespace lamina::bench {
 namespace {
-
-// More than three times the last-level cache, so that what a call reads was
-// evicted since its last turn.
-constexpr int64_t kCacheMultiple = 4;
-constexpr int64_t kMinFootprint = int64_t{64} << 20;
-constexpr int64_t kMaxFootprint = int64_t{2} << 30;
-constexpr double kMinSeconds = 0.03;  // a repetition
-
-int64_t WorkingSets(int64_t bytes) {
-  const int64_t cache = GetDeviceInfo(Device{}).cache_bytes;
-  const int64_t footprint =
-      std::clamp(kCacheMultiple * cache, kMinFootprint, kMaxFootprint);
-  return std::max<int64_t>(2, CeilDiv(footprint, std::max<int64_t>(1, bytes)));
-}
-
-struct Timing {
-  double us = 0;     // median of the repetitions
-  double noise = 0;  // half of their range, as a part of the median
-};
 
 Timing Summarise(std::vector<double> us) {
   if (us.empty()) return {};
@@ -55,33 +35,6 @@ class Collector : public benchmark::BenchmarkReporter {
   }
   std::vector<double> us;
 };
-
-// Times a call; an error of it ends the measurement.
-absl::Status Measure(const Call& call, int64_t sets, int repeats,
-                     Timing* timing) {
-  absl::Status status;
-  int64_t set = 0;
-  const auto time_calls = [&](benchmark::State& state) {
-    for (auto _ : state) {
-      const auto start = std::chrono::steady_clock::now();
-      const absl::Status result = call(set);
-      const std::chrono::duration<double> elapsed =
-          std::chrono::steady_clock::now() - start;
-      state.SetIterationTime(elapsed.count());
-      set = (set + 1) % sets;
-      if (!result.ok()) status = result;
-    }
-  };
-  benchmark::ClearRegisteredBenchmarks();
-  benchmark::RegisterBenchmark("case", time_calls)
-      ->UseManualTime()
-      ->MinTime(kMinSeconds)
-      ->Repetitions(repeats);
-  Collector collector;
-  benchmark::RunSpecifiedBenchmarks(&collector, "case");
-  *timing = Summarise(collector.us);
-  return status;
-}
 
 std::string CurrentCommit() {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
@@ -106,9 +59,16 @@ std::string Today() {
   return date;
 }
 
-nlohmann::ordered_json Record(const Case& c, const Timing& ours,
-                              double limit_us, const Timing& peer,
-                              int threads) {
+// The fastest of the peers, or null.
+const std::pair<std::string, Timing>* BestPeer(const Result& result) {
+  const auto best = std::min_element(
+      result.peers.begin(), result.peers.end(),
+      [](const auto& a, const auto& b) { return a.second.us < b.second.us; });
+  return best == result.peers.end() ? nullptr : &*best;
+}
+
+nlohmann::ordered_json Record(const Case& c, const Result& result,
+                              const Stream& stream) {
   nlohmann::ordered_json record = {
       {"op", c.op}, {"case", c.name}, {"dtype", c.dtype}};
   if (c.rows > 0) {
@@ -119,47 +79,82 @@ nlohmann::ordered_json Record(const Case& c, const Timing& ours,
     record["n"] = c.n;
     record["k"] = c.k;
   }
-  record["mode"] = "cpu";
-  record["threads"] = threads;
+  record["mode"] = result.mode;
+  const bool on_cpu = stream.device().backend == Backend::kCpu;
+  if (on_cpu) record["threads"] = stream.num_threads();
   record["bytes"] = c.bytes;
-  record["us"] = ours.us;
-  record["noise"] = ours.noise;
-  record["limit_us"] = limit_us;
-  if (!c.peer.empty()) {
-    record["peer"] = c.peer;
-    record["peer_us"] = peer.us;
+  record["us"] = result.ours.us;
+  record["noise"] = result.ours.noise;
+  record["limit_us"] = result.limit_us;
+  if (!on_cpu) {
+    record["read_limit_us"] = result.read_limit_us;
+    record["empty_us"] = result.empty_us;
   }
-  const DeviceInfo& device = GetDeviceInfo(Device{});
+  if (const auto* best = BestPeer(result)) {
+    record["peer"] = best->first;
+    record["peer_us"] = best->second.us;
+  }
+  if (result.peers.size() > 1) {
+    for (const auto& [name, timing] : result.peers) {
+      record["peers"][name] = timing.us;
+    }
+  }
+  const DeviceInfo& device = GetDeviceInfo(stream.device());
   record["device"] = device.name + " (" + device.arch + ")";
   record["date"] = Today();
   record["commit"] = CurrentCommit();
   return record;
 }
 
-void PrintRow(const Case& c, const Timing& ours, double limit_us,
-              const Timing& peer) {
-  std::printf("%-18s %-42s %10.2f ±%3.0f%% %10.2f %6.0f%%", c.op.c_str(),
-              c.name.c_str(), ours.us, ours.noise * 100, limit_us,
-              limit_us / ours.us * 100);
-  if (c.peer.empty()) {
-    std::puts("");
-  } else {
-    std::printf(" %10.2f %6.2fx %s\n", peer.us, peer.us / ours.us,
-                c.peer.c_str());
+void PrintRow(const Case& c, const Result& result) {
+  std::printf("%-18s %-50s %-5s %10.2f ±%3.0f%% %10.2f %6.0f%%", c.op.c_str(),
+              c.name.c_str(), result.mode.c_str(), result.ours.us,
+              result.ours.noise * 100, result.limit_us,
+              result.limit_us / result.ours.us * 100);
+  if (const auto* best = BestPeer(result)) {
+    std::printf(" %10.2f %6.2fx %s", best->second.us,
+                best->second.us / result.ours.us, best->first.c_str());
+    for (const auto& [name, timing] : result.peers) {
+      if (name != best->first)
+        std::printf(", %s %.2f", name.c_str(), timing.us);
+    }
   }
+  std::puts("");
   std::fflush(stdout);
 }
 
 }  // namespace
 
-bool RunCases(const std::vector<Case>& cases, const Options& options) {
-  const Stream stream = Stream::Cpu(options.threads);
-  const DeviceInfo& device = GetDeviceInfo(Device{});
-  std::printf("%s (%s), %d threads; cold caches, median of %d\n",
-              device.name.c_str(), device.arch.c_str(), stream.num_threads(),
-              options.repeats);
-  std::printf("%-18s %-42s %10s %6s %10s %7s %10s %7s\n", "op", "case", "us",
-              "", "limit us", "limit", "peer us", "faster");
+absl::StatusOr<Timing> Repeat(int repeats, const MeasureOnce& once) {
+  absl::Status status;
+  const auto time_once = [&](benchmark::State& state) {
+    for (auto _ : state) {
+      const absl::StatusOr<double> us = once();
+      if (!us.ok()) status = us.status();
+      // NOTE: an iteration without a time would never end.
+      state.SetIterationTime(us.value_or(1) * 1e-6);
+    }
+  };
+  benchmark::ClearRegisteredBenchmarks();
+  benchmark::RegisterBenchmark("case", time_once)
+      ->UseManualTime()
+      ->Iterations(1)
+      ->Repetitions(repeats);
+  Collector collector;
+  benchmark::RunSpecifiedBenchmarks(&collector, "case");
+  if (!status.ok()) return status;
+  return Summarise(collector.us);
+}
+
+bool RunCases(const std::vector<Case>& cases, const Options& options,
+              const Stream& stream) {
+  const bool on_cpu = stream.device().backend == Backend::kCpu;
+  const DeviceInfo& device = GetDeviceInfo(stream.device());
+  std::printf("%s (%s)", device.name.c_str(), device.arch.c_str());
+  if (on_cpu) std::printf(", %d threads", stream.num_threads());
+  std::printf("; cold caches, medians; us a call\n");
+  std::printf("%-18s %-50s %-5s %10s %6s %10s %7s %10s %7s\n", "op", "case",
+              "mode", "us", "", "limit us", "limit", "peer us", "faster");
   std::ofstream json;
   if (!options.json.empty()) {
     json.open(options.json, std::ios::app);
@@ -170,26 +165,19 @@ bool RunCases(const std::vector<Case>& cases, const Options& options) {
   }
   for (const Case& c : cases) {
     if (!options.op.empty() && c.op != options.op) continue;
-    const int64_t sets = WorkingSets(c.bytes);
-    const Calls calls = c.prepare(sets, stream);
-    const double limit_us =
-        static_cast<double>(c.bytes) * 1e6 /
-        MeasureReadBandwidth(Device{}, stream.num_threads());
-    Timing ours;
-    Timing peer;
-    absl::Status status = Measure(calls.ours, sets, options.repeats, &ours);
-    if (status.ok() && calls.peer) {
-      status = Measure(calls.peer, sets, options.repeats, &peer);
-    }
-    if (!status.ok()) {
+    if (c.name.find(options.filter) == std::string::npos) continue;
+    const absl::StatusOr<std::vector<Result>> results =
+        on_cpu ? MeasureOnCpu(c, stream) : MeasureOnGpu(c, stream);
+    if (!results.ok()) {
       std::fprintf(stderr, "bench: %s %s: %s\n", c.op.c_str(), c.name.c_str(),
-                   status.ToString().c_str());
+                   results.status().ToString().c_str());
       return false;
     }
-    PrintRow(c, ours, limit_us, peer);
-    if (json.is_open()) {
-      json << Record(c, ours, limit_us, peer, stream.num_threads()).dump()
-           << std::endl;
+    for (const Result& result : *results) {
+      PrintRow(c, result);
+      if (json.is_open()) {
+        json << Record(c, result, stream).dump() << std::endl;
+      }
     }
   }
   return true;
