@@ -48,7 +48,7 @@ set(LAMINA_CUDA_FLAGS
   -fmad=false --expt-relaxed-constexpr
   -diag-suppress=554  # a conversion whose requires-clause excludes itself
   -Xcompiler=-Wall,-Wextra,-Wshadow,-Wno-missing-field-initializers,-ffp-contract=off
-  $<$<CONFIG:Release>:-Xptxas=-warn-spills>)
+)
 if(LAMINA_WARNINGS_AS_ERRORS)
   list(APPEND LAMINA_CUDA_FLAGS -Werror=all-warnings -Xcompiler=-Werror)
 endif()
@@ -61,6 +61,12 @@ function(lamina_cuda_target target)
     CUDA_STANDARD_REQUIRED ON
     CUDA_EXTENSIONS OFF
     CUDA_RUNTIME_LIBRARY None)
+endfunction()
+
+# lamina_cuda_forbid_spills(<target>): for the architectures that are tuned.
+function(lamina_cuda_forbid_spills target)
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<CONFIG:Release>>:-Xptxas=-warn-spills>)
 endfunction()
 
 # Target cuda_architectures: compiles every .cu file for every architecture
