@@ -79,8 +79,12 @@ class CommandLine(unittest.TestCase):
                           "--text-file", "/no/such/text")
 
     def test_missing_devices_exit_3(self):
-        for backend in ["cuda", "hip"]:
+        devices = json.loads(run("devices", "--json").stdout)["devices"]
+        here = {device["backend"] for device in devices}
+        self.assertIn("cpu", here)
+        for backend in {"cuda", "hip"} - here:
             self.expect_error(3, backend, "devices", "--backend", backend)
+            self.expect_error(3, backend, "bench", "--backend", backend)
         self.expect_error(3, "cpu", "tune")
 
     def test_devices_json(self):
