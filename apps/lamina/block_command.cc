@@ -266,7 +266,7 @@ absl::StatusOr<Timing> Measure(const BlockOptions& options, Layers& layers,
   std::vector<Event> events(kNumBlockStages + 1);
   Event origin;
   LAMINA_RETURN_IF_ERROR(origin.Record(stream));
-  Trace trace(origin);
+  Trace trace(std::move(origin));
   Timing timing;
   double spent = 0;
   // The first pass over the layers warms up (page tables, clocks).

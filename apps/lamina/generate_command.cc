@@ -82,7 +82,7 @@ class Generation {
     if (!options_.trace.empty()) {
       Event origin;
       LAMINA_RETURN_IF_ERROR(origin.Record(stream_));
-      trace_.emplace(origin);
+      trace_.emplace(std::move(origin));
       events_.resize(static_cast<size_t>(model_.num_events()));
     }
     LAMINA_ASSIGN_OR_RETURN(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "lamina/core/event.h"
@@ -12,7 +13,7 @@ namespace lamina::cli {
 class Trace {
  public:
   // Spans are placed relative to `origin`, which must be recorded.
-  explicit Trace(const Event& origin) : origin_(origin) {}
+  explicit Trace(Event origin) : origin_(std::move(origin)) {}
   absl::Status Add(const std::string& name, const std::string& category,
                    const Event& begin, const Event& end);
   absl::Status Write(const std::string& path) const;
