@@ -45,7 +45,7 @@ __device__ inline GateAndUp Deinterleave(const Octet& low, const Octet& high) {
 template <bool kWhole, class T>
 __device__ inline Octet LoadColumns(const T* p, int count) {
   if constexpr (kWhole) {
-    return gpu::LoadOctet<T, gpu::Access::kStreaming>(p);
+    return gpu::LoadOctet(p);
   } else {
     return gpu::LoadOctetUpTo(p, count);
   }

@@ -49,9 +49,6 @@ class LeanNormRow {
     gpu::WaitForPredecessor();
 
     uint32_t row = static_cast<uint32_t>(lanes_.row());
-    // NOTE: not through the L1 cache: with it, every warp of every block had to
-    // fetch the scale from one line of the L2 cache, and 16384 rows took 330 us
-    // where 257 did without a scale (H200, 2026-11-30).
     Load(row);
     const float inverse = gpu::Divide(1.0f, scale);
     if constexpr (!kVariant.many_rows) {
@@ -97,7 +94,7 @@ class LeanNormRow {
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
       x_[k] = Bits128{};
-      if (Exists(k)) x_[k] = gpu::Load128Streaming(x + Offset(k));
+      if (Exists(k)) x_[k] = gpu::Load128(x + Offset(k));
     }
     if constexpr (kResidual) {
       const char* const residual =
@@ -105,8 +102,7 @@ class LeanNormRow {
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) {
         residual_[k] = Bits128{};
-        if (Exists(k))
-          residual_[k] = gpu::Load128Streaming(residual + Offset(k));
+        if (Exists(k)) residual_[k] = gpu::Load128(residual + Offset(k));
       }
     }
   }

@@ -14,8 +14,7 @@
 //           place in another block of the cluster
 // Overlap   AllowDependents, WaitForPredecessor (programmatic dependent launch)
 // Memory    Load128, Load128Constant (never written while the kernel runs),
-//           Load128Streaming (read once: leaves the L1 cache to what blocks
-//           share), Store128, Store64 (the same names
+//           Load128Streaming (read once), Store128, Store64 (the same names
 //           with Streaming: written, not read again soon)
 // Math      SquareRoot, Divide: exactly rounded; ApproximateReciprocal,
 //           ApproximateReciprocalSquareRoot, ApproximateExp2

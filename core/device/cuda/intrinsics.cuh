@@ -153,12 +153,7 @@ __device__ inline Bits128 Load128Constant(const void* p) {
   return intrinsics_internal::FromVector(__ldg(static_cast<const uint4*>(p)));
 }
 __device__ inline Bits128 Load128Streaming(const void* p) {
-  Bits128 bits;
-  asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(bits.word[0]), "=r"(bits.word[1]), "=r"(bits.word[2]),
-                 "=r"(bits.word[3])
-               : "l"(p));
-  return bits;
+  return intrinsics_internal::FromVector(__ldcs(static_cast<const uint4*>(p)));
 }
 __device__ inline Bits64 Load64(const void* p) {
   const uint2 v = *static_cast<const uint2*>(p);
