@@ -16,6 +16,7 @@ namespace lamina::norm_internal {
 //   1 x 4096   block 1.75 / 1.28, cluster of 4 1.87 / 1.39
 //   1 x 8192   block 2.53 / 1.95, clusters of 2, 4, 8: 2.31, 2.12, 2.02 / 1.54
 //   1 x 16384  clusters of 2, 4, 8: 3.59, 2.65, 2.45 / 1.92
+//   128 x 8192   cluster of 4 4.67, many_rows 4.20; 128 x 16384 8.59, 6.54
 //   16384 x 8192, a block a row: 330; many_rows: 240 (1 octet), 246 (2); with a
 //   scale a row 447; 333, 252
 // Two blocks of 512 lanes a unit are what 64 registers allow.
@@ -26,7 +27,7 @@ constexpr std::optional<LeanNormPlan> SelectLeanNormPlan(
     return static_cast<int>(
         RoundUp(CeilDiv(cols, int64_t{8} * octets * blocks), 128));
   };
-  if (rows >= arch.units && cols <= 16384) {
+  if (rows * 4 >= arch.units * 3 && cols <= 16384) {
     const int octets = cols <= 4096 ? 1 : 2;
     const int lanes = lanes_for(octets, 1);
     return LeanNormPlan{.split = {.scope = gpu::RowScope::kBlock,

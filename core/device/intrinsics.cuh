@@ -19,7 +19,7 @@
 // Math      SquareRoot, Divide: exactly rounded; ApproximateReciprocal,
 //           ApproximateReciprocalSquareRoot, ApproximateExp2
 // Convert   PackBf16, PackF16, UnpackF16; with kHasF8Instructions also
-//           PackF8E4M3Fn and PackF8E5M2
+//           PackF8E4M3Fn
 
 #if defined(LAMINA_SIMT)
 #include "lamina/core/device/simt/intrinsics.cuh"

@@ -236,12 +236,5 @@ __device__ inline uint32_t PackF8E4M3Fn(float a, float b, float c, float d) {
       __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
   return low | high << 16;
 }
-__device__ inline uint32_t PackF8E5M2(float a, float b, float c, float d) {
-  const uint32_t low =
-      __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E5M2);
-  const uint32_t high =
-      __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E5M2);
-  return low | high << 16;
-}
 
 }  // namespace lamina::gpu

@@ -126,6 +126,5 @@ inline void UnpackF16(uint32_t pair, float& a, float& b) {
 // No FP8 instructions: quant/fp8.cuh converts in software.
 inline constexpr bool kHasF8Instructions = false;
 inline uint32_t PackF8E4M3Fn(float, float, float, float) { std::abort(); }
-inline uint32_t PackF8E5M2(float, float, float, float) { std::abort(); }
 
 }  // namespace lamina::gpu
