@@ -20,6 +20,8 @@ def load(path):
                 continue
             try:
                 run = json.loads(line)
+                if "us" not in run and "peer_us" in run:
+                    continue  # a framework alone: bench/peers
                 key = tuple(
                     run.get(field)
                     for field in ("device", "mode", "threads", "op", "case")
