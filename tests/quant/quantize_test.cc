@@ -40,6 +40,7 @@ constexpr auto kPerBlock = ScaleGranularity::kPerBlock;
 constexpr auto kPerTile = ScaleGranularity::kPerTile;
 
 void ForEachTarget(const std::function<void()>& body) {
+  if (!testing::OnCpu()) return body();
   for (const std::string& target : CpuTargetNames()) {
     ASSERT_TRUE(ForceCpuTarget(target));
     SCOPED_TRACE(target);
@@ -47,6 +48,27 @@ void ForEachTarget(const std::function<void()>& body) {
     if (::testing::Test::HasFatalFailure()) break;
   }
   ForceCpuTarget("");
+}
+
+// Quantize with the workspace that it asks for: any contents, nothing written
+// past its end.
+absl::Status RunQuantize(QuantizeArgs args, const Stream& stream) {
+  const absl::StatusOr<int64_t> bytes =
+      QuantizeWorkspaceBytes({.total_rows = args.x.total_rows(),
+                              .cols = args.x.cols,
+                              .granularity = args.out.scales.granularity,
+                              .dynamic = args.out.dynamic},
+                             GetDeviceInfo(stream.device()));
+  if (!bytes.ok()) return bytes.status();
+  constexpr uint8_t kPoison = 0xFF;  // NaN
+  std::vector<uint8_t> memory(static_cast<size_t>(*bytes) + 64, kPoison);
+  args.workspace = memory.data();
+  args.workspace_bytes = *bytes;
+  const absl::Status status = Quantize(args, stream);
+  for (size_t i = static_cast<size_t>(*bytes); i < memory.size(); ++i) {
+    EXPECT_EQ(memory[i], kPoison) << "workspace byte " << i;
+  }
+  return status;
 }
 
 // Fills with normal deviates of many magnitudes, each row of its own scale;
@@ -150,7 +172,7 @@ void ExpectEqualsModel(const Case& c) {
                       .qmax = c.qmax,
                       .scale_ub = c.scale_ub};
   ASSERT_EQ(
-      Quantize({.x = x.view(), .out = out}, testing::TestStream(c.threads)),
+      RunQuantize({.x = x.view(), .out = out}, testing::TestStream(c.threads)),
       absl::OkStatus());
   QuantizedOutput model = out;
   model.codes = want_codes.view();
@@ -278,11 +300,11 @@ TEST_P(QuantizeTypes, ErrorIsWithinHalfAStepOfTheFormat) {
     GuardedMatrix codes(this->codes(), 4, 1000);
     GuardedScales scales({.granularity = kPerRow, .dtype = scale_type}, 4,
                          1000);
-    ASSERT_TRUE(Quantize({.x = x.view(),
-                          .out = {.codes = codes.view(),
-                                  .scales = scales.view(),
-                                  .dynamic = true}},
-                         testing::TestStream(1))
+    ASSERT_TRUE(RunQuantize({.x = x.view(),
+                             .out = {.codes = codes.view(),
+                                     .scales = scales.view(),
+                                     .dynamic = true}},
+                            testing::TestStream(1))
                     .ok());
     const std::vector<float> values = ValuesOf(x.view());
     int64_t nonzero = 0;
@@ -332,8 +354,8 @@ RowResult QuantizeRow(std::vector<float> row, DType type, float scale = 0,
       .qmax = qmax,
       .scale_ub = scale_ub};
   out.codes.dtype = type;
-  EXPECT_EQ(Quantize({.x = Matrix(row.data(), 1, cols), .out = out},
-                     testing::TestStream(1)),
+  EXPECT_EQ(RunQuantize({.x = Matrix(row.data(), 1, cols), .out = out},
+                        testing::TestStream(1)),
             absl::OkStatus());
   return result;
 }
@@ -444,11 +466,11 @@ TEST(Quantize, ZerosGiveZeroCodesAndTheMinimumScaleEverywhere) {
                    << Name(type) << " " << Name(layout.granularity));
       GuardedMatrix codes(type, 8, 256);
       GuardedScales scales(layout, 8, 256);
-      ASSERT_TRUE(Quantize({.x = Matrix(x.data(), 8, 256),
-                            .out = {.codes = codes.view(),
-                                    .scales = scales.view(),
-                                    .dynamic = true}},
-                           testing::TestStream(2))
+      ASSERT_TRUE(RunQuantize({.x = Matrix(x.data(), 8, 256),
+                               .out = {.codes = codes.view(),
+                                       .scales = scales.view(),
+                                       .dynamic = true}},
+                              testing::TestStream(2))
                       .ok());
       for (int64_t c = 0; c < 256; ++c) {
         ASSERT_EQ(codes.At<uint8_t>(3, c), 0);
@@ -468,11 +490,11 @@ TEST(Quantize, ZerosGiveZeroCodesAndTheMinimumScaleEverywhere) {
   std::vector<float> zeros(300, 0.0f);
   GuardedMatrix codes(DType::kF8E4M3Fn, 3, 100);
   float scale = kNaN;
-  ASSERT_TRUE(Quantize({.x = Matrix(zeros.data(), 3, 100),
-                        .out = {.codes = codes.view(),
-                                .scales = PerTensor(&scale),
-                                .dynamic = true}},
-                       testing::TestStream(2))
+  ASSERT_TRUE(RunQuantize({.x = Matrix(zeros.data(), 3, 100),
+                           .out = {.codes = codes.view(),
+                                   .scales = PerTensor(&scale),
+                                   .dynamic = true}},
+                          testing::TestStream(2))
                   .ok());
   EXPECT_EQ(scale, MinScale(448.0f));
   EXPECT_EQ(codes.Dense<uint8_t>(), std::vector<uint8_t>(300, 0));
@@ -484,11 +506,11 @@ TEST(Quantize, PowerOfTwoScalesRoundUpSoThatNothingOverflows) {
     std::vector<float> x = {amax, -amax, 0.1f * amax};
     F8E8M0 scale{0x55};
     std::vector<F8E4M3Fn> codes(3);
-    ASSERT_TRUE(Quantize({.x = Matrix(x.data(), 1, 3),
-                          .out = {.codes = Matrix(codes.data(), 1, 3),
-                                  .scales = PerRow(&scale),
-                                  .dynamic = true}},
-                         testing::TestStream(1))
+    ASSERT_TRUE(RunQuantize({.x = Matrix(x.data(), 1, 3),
+                             .out = {.codes = Matrix(codes.data(), 1, 3),
+                                     .scales = PerRow(&scale),
+                                     .dynamic = true}},
+                            testing::TestStream(1))
                     .ok());
     const float s = ToFloat(scale);
     EXPECT_GE(s, amax / 448.0f) << amax;
@@ -534,7 +556,7 @@ TEST(Quantize, BatchedViewsWithGapsAndInterleavedHeads) {
             .dynamic = dynamic};
         out.codes.batch = kBatch;
         out.codes.batch_stride = 77 * kRows + 5;
-        ASSERT_EQ(Quantize({.x = view, .out = out}, testing::TestStream(3)),
+        ASSERT_EQ(RunQuantize({.x = view, .out = out}, testing::TestStream(3)),
                   absl::OkStatus());
         out.codes.data = want.data();
         out.scales = want_scales.view();
@@ -558,17 +580,17 @@ TEST(Quantize, StrideOfASingletonDimensionIsNotUsed) {
   MatrixView out = Matrix(codes.data(), 1, 16, -7 + (int64_t{1} << 51));
   out.batch = 8;
   out.batch_stride = 16;
-  ASSERT_EQ(Quantize({.x = view,
-                      .out = {.codes = out,
-                              .scales = PerRow(scales.data()),
-                              .dynamic = true}},
-                     testing::TestStream(1)),
+  ASSERT_EQ(RunQuantize({.x = view,
+                         .out = {.codes = out,
+                                 .scales = PerRow(scales.data()),
+                                 .dynamic = true}},
+                        testing::TestStream(1)),
             absl::OkStatus());
-  ASSERT_EQ(Quantize({.x = Matrix(x.data(), 8, 16),
-                      .out = {.codes = Matrix(want.data(), 8, 16),
-                              .scales = PerRow(want_scales.data()),
-                              .dynamic = true}},
-                     testing::TestStream(1)),
+  ASSERT_EQ(RunQuantize({.x = Matrix(x.data(), 8, 16),
+                         .out = {.codes = Matrix(want.data(), 8, 16),
+                                 .scales = PerRow(want_scales.data()),
+                                 .dynamic = true}},
+                        testing::TestStream(1)),
             absl::OkStatus());
   EXPECT_EQ(codes, want);
   EXPECT_EQ(scales, want_scales);
@@ -586,8 +608,8 @@ TEST(Quantize, CodesAndScalesMayShareRowsOfOneBuffer) {
       .codes = Matrix(reinterpret_cast<F8E4M3Fn*>(buffer.data()), 5, 64, 80),
       .scales = scales,
       .dynamic = true};
-  ASSERT_EQ(Quantize({.x = Matrix(x.data(), 5, 64), .out = out},
-                     testing::TestStream(1)),
+  ASSERT_EQ(RunQuantize({.x = Matrix(x.data(), 5, 64), .out = out},
+                        testing::TestStream(1)),
             absl::OkStatus());
   alignas(4) std::array<uint8_t, 5 * 80> want;
   want.fill(0xa5);
@@ -603,15 +625,15 @@ TEST(Quantize, TransposedScalesWithAlignedPitchLeavePaddingAlone) {
   const std::vector<BF16> x = testing::NormalVector<BF16>(random, 5 * 384);
   std::vector<F8E4M3Fn> codes(5 * 384);
   std::vector<float> scales(3 * 8, -7.0f);
-  ASSERT_EQ(Quantize({.x = Matrix(x.data(), 5, 384),
-                      .out = {.codes = Matrix(codes.data(), 5, 384),
-                              .scales = {.data = scales.data(),
-                                         .granularity = kPerBlock,
-                                         .block_cols = 128,
-                                         .row_stride = 1,
-                                         .col_stride = 8},
-                              .dynamic = true}},
-                     testing::TestStream(1)),
+  ASSERT_EQ(RunQuantize({.x = Matrix(x.data(), 5, 384),
+                         .out = {.codes = Matrix(codes.data(), 5, 384),
+                                 .scales = {.data = scales.data(),
+                                            .granularity = kPerBlock,
+                                            .block_cols = 128,
+                                            .row_stride = 1,
+                                            .col_stride = 8},
+                                 .dynamic = true}},
+                        testing::TestStream(1)),
             absl::OkStatus());
   for (int64_t block = 0; block < 3; ++block) {
     for (int64_t row = 0; row < 8; ++row) {
@@ -655,11 +677,11 @@ TEST(Quantize, TheExampleOfTheHeader) {
   std::vector<float> x(rows * cols), scales(rows);
   std::vector<F8E4M3Fn> codes(rows * cols);
   absl::Status status =
-      Quantize({.x = Matrix(x.data(), rows, cols),
-                .out = {.codes = Matrix(codes.data(), rows, cols),
-                        .scales = PerRow(scales.data()),
-                        .dynamic = true}},
-               testing::TestStream(2));
+      RunQuantize({.x = Matrix(x.data(), rows, cols),
+                   .out = {.codes = Matrix(codes.data(), rows, cols),
+                           .scales = PerRow(scales.data()),
+                           .dynamic = true}},
+                  testing::TestStream(2));
   EXPECT_EQ(status, absl::OkStatus());
 }
 
@@ -673,15 +695,16 @@ TEST(Quantize, EmptyMatricesWriteNothing) {
   for (const Size& size : {Size{0, 4}, Size{4, 0}, Size{0, 0}}) {
     for (const bool dynamic : {false, true}) {
       EXPECT_EQ(
-          Quantize({.x = Matrix(x.data(), size.rows, size.cols),
-                    .out = {.codes = Matrix(codes.data(), size.rows, size.cols),
-                            .scales = PerTensor(&scale),
-                            .dynamic = dynamic}},
-                   testing::TestStream(1)),
+          RunQuantize(
+              {.x = Matrix(x.data(), size.rows, size.cols),
+               .out = {.codes = Matrix(codes.data(), size.rows, size.cols),
+                       .scales = PerTensor(&scale),
+                       .dynamic = dynamic}},
+              testing::TestStream(1)),
           absl::OkStatus());
       // Null pointers are fine when there is nothing to point at.
       EXPECT_EQ(
-          Quantize(
+          RunQuantize(
               {.x = Matrix<float>(nullptr, size.rows, size.cols),
                .out = {.codes = Matrix<int8_t>(nullptr, size.rows, size.cols),
                        .scales = PerRow<float>(nullptr),
@@ -721,16 +744,16 @@ TEST(Quantize, OffsetsBeyondTwoToTheThirtyTwoElements) {
     dense_scales.row_stride = 4;
     const MatrixView codes =
         Matrix(codes_bytes.as<F8E4M3Fn>(), kRows, kCols, kPitch);
-    ASSERT_EQ(
-        Quantize({.x = x,
-                  .out = {.codes = codes, .scales = scales, .dynamic = true}},
-                 testing::TestStream(1)),
-        absl::OkStatus());
-    ASSERT_EQ(Quantize({.x = Matrix(dense.data(), kRows, kCols),
-                        .out = {.codes = Matrix(want.data(), kRows, kCols),
-                                .scales = dense_scales,
-                                .dynamic = true}},
-                       testing::TestStream(1)),
+    ASSERT_EQ(RunQuantize(
+                  {.x = x,
+                   .out = {.codes = codes, .scales = scales, .dynamic = true}},
+                  testing::TestStream(1)),
+              absl::OkStatus());
+    ASSERT_EQ(RunQuantize({.x = Matrix(dense.data(), kRows, kCols),
+                           .out = {.codes = Matrix(want.data(), kRows, kCols),
+                                   .scales = dense_scales,
+                                   .dynamic = true}},
+                          testing::TestStream(1)),
               absl::OkStatus());
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t c = 0; c < kCols; ++c) {
@@ -753,20 +776,20 @@ TEST(Quantize, ARowDoesNotDependOnTheOtherRows) {
         ScaleLayout{.granularity = kPerBlock, .block_cols = 64}}) {
     GuardedMatrix codes(DType::kF8E4M3Fn, kRows, kCols);
     GuardedScales scales(layout, kRows, kCols);
-    ASSERT_TRUE(Quantize({.x = x.view(),
-                          .out = {.codes = codes.view(),
-                                  .scales = scales.view(),
-                                  .dynamic = true}},
-                         testing::TestStream(2))
+    ASSERT_TRUE(RunQuantize({.x = x.view(),
+                             .out = {.codes = codes.view(),
+                                     .scales = scales.view(),
+                                     .dynamic = true}},
+                            testing::TestStream(2))
                     .ok());
     for (int64_t r = 0; r < kRows; r += 37) {
       GuardedMatrix alone(DType::kF8E4M3Fn, 1, kCols);
       GuardedScales alone_scales(layout, 1, kCols);
-      ASSERT_TRUE(Quantize({.x = Matrix(x.Row<BF16>(r), 1, kCols),
-                            .out = {.codes = alone.view(),
-                                    .scales = alone_scales.view(),
-                                    .dynamic = true}},
-                           testing::TestStream(2))
+      ASSERT_TRUE(RunQuantize({.x = Matrix(x.Row<BF16>(r), 1, kCols),
+                               .out = {.codes = alone.view(),
+                                       .scales = alone_scales.view(),
+                                       .dynamic = true}},
+                              testing::TestStream(2))
                       .ok());
       for (int64_t c = 0; c < kCols; ++c) {
         ASSERT_EQ(codes.At<uint8_t>(r, c), alone.At<uint8_t>(0, c));
@@ -789,11 +812,11 @@ TEST(Quantize, ThreadsRunsAndTargetsGiveTheSameBits) {
       for (const int threads : {1, 2, 3, 7, 7}) {
         GuardedMatrix codes(DType::kF8E5M2, kRows, kCols);
         GuardedScales scales(layout, kRows, kCols);
-        ASSERT_TRUE(Quantize({.x = x.view(),
-                              .out = {.codes = codes.view(),
-                                      .scales = scales.view(),
-                                      .dynamic = true}},
-                             testing::TestStream(threads))
+        ASSERT_TRUE(RunQuantize({.x = x.view(),
+                                 .out = {.codes = codes.view(),
+                                         .scales = scales.view(),
+                                         .dynamic = true}},
+                                testing::TestStream(threads))
                         .ok());
         if (first.empty()) {
           first = codes.Dense<uint8_t>();
@@ -996,7 +1019,41 @@ TEST_F(QuantizeErrors, GpuStreamWithoutABackend) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("Quantize: stream"));
 }
 
-TEST(QuantizeWorkspaceBytes, IsZeroOnTheCpuAndChecksItsArguments) {
+TEST(QuantizeWorkspace, TooLittleIsAnErrorOnAGpu) {
+  if (testing::OnCpu()) GTEST_SKIP() << "the CPU needs none";
+  const Stream stream = testing::TestStream();
+  const std::vector<float> x(300 * 100, 1.0f);
+  std::vector<F8E4M3Fn> codes(x.size());
+  float scale = 0;
+  std::vector<float> memory(1024);
+  QuantizeArgs args{.x = Matrix(x.data(), 300, 100),
+                    .out = {.codes = Matrix(codes.data(), 300, 100),
+                            .scales = PerTensor(&scale),
+                            .dynamic = true}};
+  const int64_t bytes =
+      *QuantizeWorkspaceBytes({.total_rows = 300, .cols = 100, .dynamic = true},
+                              GetDeviceInfo(stream.device()));
+  ASSERT_GT(bytes, 0);
+  ASSERT_LE(bytes, 2048);
+  const auto expect_invalid = [&](const std::string& argument) {
+    const absl::Status status = Quantize(args, stream);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("Quantize: " + argument));
+  };
+  expect_invalid("workspace_bytes: given 0");
+  args.workspace_bytes = bytes;
+  expect_invalid("workspace: given null");
+  args.workspace = reinterpret_cast<char*>(memory.data()) + 1;
+  expect_invalid("workspace: given a misaligned pointer");
+  args.workspace = codes.data();
+  expect_invalid("out.codes");
+  args.workspace = memory.data();
+  EXPECT_EQ(Quantize(args, stream), absl::OkStatus());
+  EXPECT_EQ(scale, 1.0f / 448.0f);
+}
+
+TEST(QuantizeWorkspaceErrors, IsZeroOnTheCpuAndChecksItsArguments) {
   DeviceInfo cpu{};
   EXPECT_EQ(*QuantizeWorkspaceBytes(
                 {.total_rows = 8, .cols = 8, .dynamic = true}, cpu),
