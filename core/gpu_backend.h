@@ -7,9 +7,9 @@
 
 namespace lamina {
 
-// The host executor of the tests (LAMINA_SIMT) runs the kernels of both vendors:
-// with waves of 32 lanes as kCuda, of 64 as kHip.
-// NOTE: not inline: a test links objects compiled with and without it.
+// The host executor of the tests (LAMINA_SIMT) runs the kernels of both
+// vendors: with waves of 32 lanes as kCuda, of 64 as kHip. NOTE: not inline: a
+// test links objects compiled with and without it.
 #if defined(LAMINA_SIMT)
 constexpr bool kHasCuda = true;
 constexpr bool kHasHip = true;

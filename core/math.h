@@ -34,8 +34,8 @@ constexpr FastDivisor MakeFastDivisor(int64_t divisor) {
   while ((int64_t{1} << log2) < divisor) ++log2;
   const uint64_t power = uint64_t{1} << (31 + log2);
   return {.divisor = static_cast<uint32_t>(divisor),
-          .multiplier = static_cast<uint32_t>(
-              power / static_cast<uint64_t>(divisor) + 1),
+          .multiplier =
+              static_cast<uint32_t>(power / static_cast<uint64_t>(divisor) + 1),
           .shift = 31 + log2};
 }
 

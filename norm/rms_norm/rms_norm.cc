@@ -2,8 +2,8 @@
 
 #include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
-#include "lamina/norm/rms_norm/rms_norm_policy.h"
 #include "lamina/norm/norm_gpu.h"
+#include "lamina/norm/rms_norm/rms_norm_policy.h"
 
 namespace lamina {
 

@@ -182,10 +182,10 @@ TEST(CheckDType, NamesBoth) {
 
 TEST(CheckStream, NamesTheMissingBackend) {
   const Stream hip = Stream::Gpu({Backend::kHip, 0}, nullptr);
-  const std::string missing =
-      absl::StrCat("UNIMPLEMENTED: Op: stream: this build has no hip backend; "
-                   "built backends: ",
-                   kBuiltBackends);
+  const std::string missing = absl::StrCat(
+      "UNIMPLEMENTED: Op: stream: this build has no hip backend; "
+      "built backends: ",
+      kBuiltBackends);
   EXPECT_TRUE(CheckStream("Op", Stream::Cpu()).ok());
   EXPECT_EQ(CheckStream("Op", hip).ToString(), missing);
   EXPECT_TRUE(CheckCpuStream("Op", Stream::Cpu()).ok());
