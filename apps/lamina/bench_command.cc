@@ -1,3 +1,6 @@
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,6 +26,11 @@ absl::StatusOr<int> RunBench(const BenchOptions& options) {
   if (!options.op.empty() && ops.count(options.op) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--op ", options.op, ": known operators: ", absl::StrJoin(ops, ", ")));
+  }
+  if (!options.json_file.empty() &&
+      !std::ofstream(options.json_file, std::ios::app)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.json_file, ": cannot write: ", std::strerror(errno)));
   }
   const bench::Options run{
       .op = options.op, .filter = options.filter, .json = options.json_file};

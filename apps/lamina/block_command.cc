@@ -317,6 +317,7 @@ absl::StatusOr<Timing> Measure(const BlockOptions& options, Layers& layers,
 
 absl::StatusOr<int> RunBlock(const BlockOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const Stream stream, MakeStream(options));
+  LAMINA_RETURN_IF_ERROR(CheckCanWrite(options.trace));
   LAMINA_ASSIGN_OR_RETURN(Layers layers, MakeLayers(options, stream));
   const double bandwidth =
       MeasureReadBandwidth(stream.device(), stream.num_threads());

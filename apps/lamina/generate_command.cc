@@ -289,6 +289,7 @@ class Generation {
 
 absl::StatusOr<int> RunGenerate(const GenerateOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const Stream stream, MakeStream(options));
+  LAMINA_RETURN_IF_ERROR(CheckCanWrite(options.trace));
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
   LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(checkpoint));

@@ -1,13 +1,16 @@
 #include "apps/lamina/support.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -70,37 +73,62 @@ DType WeightType(const std::string& name) {
 }
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  constexpr std::streamoff kMaxBytes = std::streamoff{64} << 20;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  std::ifstream file(path, std::ios::binary);
   if (!file) {
     return absl::NotFoundError(
         absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
   }
-  const std::streamoff size = file.tellg();
-  if (size < 0 || size > kMaxBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": not a text file of at most 64 MiB"));
+  // Read to its end, whatever its size is said to be: it may be a pipe.
+  std::string text;
+  std::vector<char> chunk(size_t{1} << 16);
+  while (file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())),
+         file.gcount() > 0) {
+    text.append(chunk.data(), static_cast<size_t>(file.gcount()));
+    if (text.size() > kMaxBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": not a text file of at most 64 MiB"));
+    }
   }
-  std::string text(static_cast<size_t>(size), '\0');
-  file.seekg(0);
-  if (!file.read(text.data(), size)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": cannot read"));
+  if (file.bad()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": cannot read: ", std::strerror(errno)));
   }
   return text;
 }
 
 absl::Status WriteTextFile(const std::string& path, const std::string& text) {
-  const std::string temporary = absl::StrCat(path, ".tmp", getpid());
-  std::ofstream file(temporary, std::ios::binary);
+  // NOTE: a device, a pipe or a link is written through. Renamed over, it would
+  // be gone: as root, /dev/null for the whole machine.
+  struct stat info = {};
+  const bool replace = lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode);
+  const std::string target =
+      replace ? absl::StrCat(path, ".tmp", getpid()) : path;
+  std::ofstream file(target, std::ios::binary);
   file.write(text.data(), static_cast<std::streamsize>(text.size()));
   file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (!file || (replace && std::rename(target.c_str(), path.c_str()) != 0)) {
     const std::string reason = std::strerror(errno);
-    std::remove(temporary.c_str());
+    if (replace) std::remove(target.c_str());
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": cannot write: ", reason));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckCanWrite(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    errno = EISDIR;
+  } else if (access(exists ? path.c_str() : folder.c_str(), W_OK) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": cannot write: ", std::strerror(errno)));
 }
 
 std::string HumanBytes(int64_t bytes) {

@@ -29,11 +29,17 @@ absl::Status GpuStatus();
 // "bf16" -> kBF16, "fp8" -> kF8E4M3Fn.
 DType WeightType(const std::string& name);
 
-// The whole file; NotFound or InvalidArgument name it. At most 64 MiB.
+// The whole file or pipe; NotFound or InvalidArgument name it. At most 64 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
-// Writes the whole file, or nothing: a temporary file is renamed over it.
+// Writes the whole file, or nothing: a temporary file is renamed over it. What
+// is there and not a regular file (a device, a pipe, a link) is written
+// through.
 absl::Status WriteTextFile(const std::string& path, const std::string& text);
+
+// Whether WriteTextFile will find a place for the file: to be asked before a
+// long run. OK for "", which is no file.
+absl::Status CheckCanWrite(const std::string& path);
 
 std::string HumanBytes(int64_t bytes);  // "1.5 GiB"
 
