@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -22,6 +23,10 @@
 
 namespace lamina::cli {
 namespace {
+
+constexpr const char* kInterrupted = "interrupted; nothing was written";
+volatile std::sig_atomic_t interrupted = 0;
+void OnInterrupt(int) { interrupted = 1; }
 
 // Largest |input| of each projection, by the projection's tensor name.
 using InputRanges = std::map<std::string, float>;
@@ -92,6 +97,7 @@ absl::StatusOr<InputRanges> Calibrate(const Checkpoint& checkpoint,
     LAMINA_RETURN_IF_ERROR(observed);
     progress.Update(static_cast<double>(begin + rows) /
                     static_cast<double>(count));
+    if (interrupted != 0) return absl::CancelledError(kInterrupted);
   }
   return ranges;
 }
@@ -149,25 +155,35 @@ absl::StatusOr<int> RunConvert(const ConvertOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
   const ActivationScheme scheme = SchemeOf(options.activations);
-  InputRanges ranges;
-  if (scheme == ActivationScheme::kStatic) {
-    if (options.calibration_file.empty()) {
-      return absl::InvalidArgumentError(
-          "--activations static needs --calibration-file FILE");
-    }
-    LAMINA_ASSIGN_OR_RETURN(const std::string text,
-                            ReadTextFile(options.calibration_file));
-    LAMINA_ASSIGN_OR_RETURN(ranges, Calibrate(checkpoint, text, stream));
+  const bool is_static = scheme == ActivationScheme::kStatic;
+  if (is_static == options.calibration_file.empty()) {
+    return absl::InvalidArgumentError(
+        "--activations static and --calibration-file FILE go together");
+  }
+  std::string text;
+  if (is_static) {
+    LAMINA_ASSIGN_OR_RETURN(text, ReadTextFile(options.calibration_file));
   }
 
+  // The writer removes an unfinished folder, so an interrupt ends the loop.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    if (std::signal(number, OnInterrupt) == SIG_IGN) {
+      std::signal(number, SIG_IGN);
+    }
+  }
   ModelConfig config = checkpoint.config();
   config.rope_pairing = RopePairing::kHalfSplit;
   LAMINA_ASSIGN_OR_RETURN(Fp8CheckpointWriter writer,
                           Fp8CheckpointWriter::Create(options.output, config,
                                                       {.activations = scheme}));
+  InputRanges ranges;
+  if (is_static) {
+    LAMINA_ASSIGN_OR_RETURN(ranges, Calibrate(checkpoint, text, stream));
+  }
   const std::vector<ExpectedTensor> tensors = ExpectedTensors(config);
   Progress progress("writing");
   for (size_t i = 0; i < tensors.size(); ++i) {
+    if (interrupted != 0) return absl::CancelledError(kInterrupted);
     const ExpectedTensor& tensor = tensors[i];
     const int64_t cols = tensor.shape.back();
     const int64_t rows = tensor.shape.size() > 1 ? tensor.shape[0] : 1;

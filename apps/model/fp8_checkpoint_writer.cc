@@ -259,7 +259,7 @@ struct Fp8CheckpointWriter::Impl {
         return absl::OkStatus();
       }
       if (errno != EEXIST) {
-        return FileError(errno, path.string(), "cannot create");
+        return FileError(errno, directory.string(), "cannot create");
       }
     }
     return absl::AlreadyExistsError(
@@ -349,7 +349,9 @@ absl::StatusOr<Fp8CheckpointWriter> Fp8CheckpointWriter::Create(
   if (fs::exists(found) &&
       !(fs::is_directory(found) && fs::is_empty(path, error) && !error)) {
     return absl::AlreadyExistsError(
-        absl::StrCat(path.string(), ": is there and not an empty directory"));
+        absl::StrCat(path.string(),
+                     ": is there and not an empty directory; "
+                     "give the path of a new one"));
   }
 
   auto impl = std::make_unique<Impl>();
