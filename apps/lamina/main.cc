@@ -1,14 +1,23 @@
 // lamina: the command line. This file says which flags there are; each
 // command lives in <name>_command.cc.
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <new>
 #include <string>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
+#include "absl/strings/str_cat.h"
 #include "apps/lamina/options.h"
+#include "lamina/core/version.h"
 
 namespace lamina::cli {
 namespace {
@@ -16,12 +25,33 @@ namespace {
 const CLI::IsMember kBackends({"cpu", "cuda", "hip"});
 const CLI::IsMember kWeightTypes({"bf16", "fp8"});
 
+// CLI::Range lets NaN through: it is neither below nor above.
+std::string RefuseNan(const std::string& text) {
+  const bool is_nan = std::isnan(std::strtod(text.c_str(), nullptr));
+  return is_nan ? "want a number, given " + text : "";
+}
+
+// Unsigned options would take -1 for the largest number.
+std::string RefuseNegative(const std::string& text) {
+  const bool is_negative = text.find('-') != std::string::npos;
+  return is_negative ? "want 0 or more, given " + text : "";
+}
+
+// What a script gives whose variable is not set.
+std::string RefuseEmpty(const std::string& text) {
+  return text.empty() ? "want a name, given an empty text" : "";
+}
+
 class CommandLine {
  public:
   CommandLine()
       : app_("Fused kernels for LLM decoding: demo and tools.", "lamina") {
     app_.require_subcommand(1);
     app_.set_help_flag("-h,--help", "Print this help and exit");
+    app_.set_version_flag("--version",
+                          absl::StrCat("lamina ", kVersionMajor, ".",
+                                       kVersionMinor, ".", kVersionPatch),
+                          "Print the version and exit");
     app_.footer(
         "Examples:\n"
         "  lamina devices\n"
@@ -51,10 +81,16 @@ class CommandLine {
     }
     try {
       app_.parse(argc, argv);
-    } catch (const CLI::CallForHelp& help) {
-      return app_.exit(help);
+    } catch (const CLI::Success& help) {
+      app_.exit(help);
+      return Written("lamina", kDone);
     } catch (const CLI::ParseError& error) {
       std::string command = "lamina";
+      if (argc > 1 && app_.get_subcommands().empty()) {
+        std::fprintf(stderr, "lamina: no command '%s' (see lamina --help)\n",
+                     OneLine(argv[1]).c_str());
+        return kUsageError;
+      }
       for (const CLI::App* chosen : app_.get_subcommands()) {
         command += " " + chosen->get_name();
       }
@@ -63,15 +99,31 @@ class CommandLine {
       return kUsageError;
     }
     const CLI::App* chosen = app_.get_subcommands().front();
-    const absl::StatusOr<int> result = run_();
+    const std::string command = absl::StrCat("lamina ", chosen->get_name());
+    absl::StatusOr<int> result = absl::ResourceExhaustedError(
+        "too little memory; this machine or its limits (ulimit) have no more");
+    try {
+      result = run_();
+    } catch (const std::bad_alloc&) {
+    }
+    if (result.ok()) return Written(command, *result);
     std::fflush(stdout);
-    if (result.ok()) return *result;
-    std::fprintf(stderr, "lamina %s: %s\n", chosen->get_name().c_str(),
+    std::fprintf(stderr, "%s: %s\n", command.c_str(),
                  OneLine(std::string(result.status().message())).c_str());
     return ExitCodeOf(result.status());
   }
 
  private:
+  // `code`, unless what was printed did not arrive.
+  static int Written(const std::string& command, int code) {
+    const bool failed = std::ferror(stdout) != 0;
+    if (std::fflush(stdout) == 0 && !failed) return code;
+    std::fprintf(
+        stderr, "%s: cannot write to standard output: closed, or a full disk\n",
+        command.c_str());
+    return kUsageError;
+  }
+
   static std::string OneLine(std::string text) {
     for (char& c : text) {
       if (c == '\n' || c == '\r') c = ' ';
@@ -113,19 +165,22 @@ class CommandLine {
                                 "llama3-8b, llama3-70b, llama3-405b-tp8 or "
                                 "smollm2-135m: random weights of that shape")
                       ->capture_default_str();
+    auto* inputs =
+        c->add_option("--inputs", block_.inputs,
+                      "Quantise the projections' inputs: none or per_row")
+            ->check(CLI::IsMember({"none", "per_row"}))
+            ->capture_default_str();
     c->add_option("--model", block_.model,
                   "A .gguf or .safetensors file or a directory: the model's "
                   "own first layer")
-        ->excludes(shape);
+        ->check(RefuseEmpty)
+        ->excludes(shape)
+        ->excludes(inputs);
     c->add_option("--weights", block_.weights, "bf16 or fp8")
         ->check(kWeightTypes)
         ->capture_default_str();
     c->add_option("--kv", block_.kv, "KV cache: bf16 or fp8")
         ->check(kWeightTypes)
-        ->capture_default_str();
-    c->add_option("--inputs", block_.inputs,
-                  "Quantise the projections' inputs: none or per_row")
-        ->check(CLI::IsMember({"none", "per_row"}))
         ->capture_default_str();
     c->add_option("--batch", block_.batch, "Sequences, one token each")
         ->check(CLI::Range(1, 1024))
@@ -137,7 +192,8 @@ class CommandLine {
                   "Repetitions; 0: about a second's worth")
         ->check(CLI::Range(0, 1000000))
         ->capture_default_str();
-    c->add_option("--trace", block_.trace, "Write a Chrome trace to this file");
+    c->add_option("--trace", block_.trace, "Write a Chrome trace to this file")
+        ->check(RefuseEmpty);
   }
 
   void AddGenerate() {
@@ -145,15 +201,18 @@ class CommandLine {
         Add("generate", "Generate text from a model", generate_, RunGenerate);
     c->add_option("--model", generate_.model,
                   "A .gguf or .safetensors file, or a model directory")
-        ->required();
+        ->required()
+        ->check(RefuseEmpty);
     auto* prompt = c->add_option("--prompt", generate_.prompt, "The text");
     c->add_option("--prompt-file", generate_.prompt_file,
                   "Read the prompt from this file")
+        ->check(RefuseEmpty)
         ->excludes(prompt);
-    c->add_option("--system", generate_.system,
-                  "System message; default: the model's own");
+    auto* system = c->add_option("--system", generate_.system,
+                                 "System message; default: the model's own");
     c->add_flag("--raw", generate_.raw,
-                "Continue the text as it is, without the chat template");
+                "Continue the text as it is, without the chat template")
+        ->excludes(system);
     c->add_option("--max-tokens", generate_.max_tokens, "New tokens at most")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
@@ -169,24 +228,33 @@ class CommandLine {
         ->capture_default_str();
     c->add_option("--temperature", generate_.temperature, "0: greedy")
         ->check(CLI::Range(0.0, 100.0))
+        ->check(RefuseNan)
         ->capture_default_str();
     c->add_option("--top-p", generate_.top_p, "Nucleus sampling")
         ->check(CLI::Range(0.0, 1.0))
+        ->check(RefuseNan)
         ->capture_default_str();
     c->add_option("--seed", generate_.seed, "Seed of the sampler")
+        ->check(RefuseNegative)
         ->capture_default_str();
     c->add_flag("--ignore-eos", generate_.ignore_eos,
                 "Do not stop at end-of-text tokens");
     c->add_option("--trace", generate_.trace,
-                  "Write a Chrome trace to this file");
+                  "Write a Chrome trace to this file")
+        ->check(RefuseEmpty);
   }
 
   void AddTokenize() {
     CLI::App* c =
         Add("tokenize", "Print the tokens of a text", tokenize_, RunTokenize);
-    c->add_option("--model", tokenize_.model, "Whose tokenizer")->required();
-    auto* text = c->add_option("--text", tokenize_.text, "The text");
+    c->add_option("--model", tokenize_.model, "Whose tokenizer")
+        ->required()
+        ->check(RefuseEmpty);
+    auto* text =
+        c->add_option("--text", tokenize_.text, "The text")
+            ->each([this](const std::string&) { tokenize_.has_text = true; });
     c->add_option("--file", tokenize_.file, "Texts, one a line")
+        ->check(RefuseEmpty)
         ->excludes(text);
     c->add_flag("--special", tokenize_.special,
                 "Names of control tokens in the text become those tokens");
@@ -197,27 +265,36 @@ class CommandLine {
                       "Check operators against double precision; with --model "
                       "and --text-file, FP8 weights against bf16",
                       verify_, RunVerify);
-    c->add_option("--op", verify_.op, "One operator; default: all");
+    auto* op = c->add_option("--op", verify_.op, "One operator; default: all");
     auto* text = c->add_option("--text-file", verify_.text_file,
-                               "Text whose likelihood is compared");
-    c->add_option("--model", verify_.model, "Whose weights")->needs(text);
+                               "Text whose likelihood is compared")
+                     ->check(RefuseEmpty)
+                     ->excludes(op);
+    c->add_option("--model", verify_.model, "Whose weights")
+        ->check(RefuseEmpty)
+        ->needs(text);
     c->add_option("--seed", verify_.seed, "Seed of the data")
+        ->check(RefuseNegative)
         ->capture_default_str();
   }
 
   void AddConvert() {
     CLI::App* c = Add("convert", "Write an FP8 safetensors checkpoint",
                       convert_, RunConvert);
-    c->add_option("--model", convert_.model, "What to convert")->required();
+    c->add_option("--model", convert_.model, "What to convert")
+        ->required()
+        ->check(RefuseEmpty);
     c->add_option("--output", convert_.output, "Directory to write")
-        ->required();
+        ->required()
+        ->check(RefuseEmpty);
     c->add_option("--activations", convert_.activations,
                   "Projection inputs: dynamic (a scale a row), static "
                   "(calibrated) or none (stay unquantised)")
         ->check(CLI::IsMember({"dynamic", "static", "none"}))
         ->capture_default_str();
     c->add_option("--calibration-file", convert_.calibration_file,
-                  "Text to calibrate static scales on");
+                  "Text to calibrate static scales on")
+        ->check(RefuseEmpty);
   }
 
   void AddBench() {
@@ -226,7 +303,8 @@ class CommandLine {
     // Here --json takes a file, to which lines are appended.
     c->remove_option(c->get_option("--json"));
     c->add_option("--json", bench_.json_file,
-                  "Append one JSON object a line to this file");
+                  "Append one JSON object a line to this file")
+        ->check(RefuseEmpty);
     c->add_option("--op", bench_.op, "One operator; default: all");
     c->add_option("--filter", bench_.filter,
                   "Only the cases whose name has this in it");
@@ -254,5 +332,12 @@ class CommandLine {
 }  // namespace lamina::cli
 
 int main(int argc, char** argv) {
+  // Standard streams that are closed: the next file would take their place.
+  int file = 0;
+  do file = open("/dev/null", O_RDONLY);
+  while (file >= 0 && file <= STDERR_FILENO);
+  if (file >= 0) close(file);
+  // A file that grows past its limit is then an error like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   return lamina::cli::CommandLine().Run(argc, argv);
 }

@@ -62,7 +62,8 @@ struct GenerateOptions : CommonOptions {
 struct TokenizeOptions : CommonOptions {
   std::string model;
   std::string text;
-  std::string file;  // one text a line
+  bool has_text = false;  // an empty text is one, too
+  std::string file;       // one text a line
   bool special = false;
 };
 

@@ -35,6 +35,12 @@ std::string Shown(std::string_view bytes) {
 }  // namespace
 
 absl::StatusOr<int> RunTokenize(const TokenizeOptions& options) {
+  LAMINA_ASSIGN_OR_RETURN([[maybe_unused]] const Stream stream,
+                          MakeStream(options));
+  if (!options.has_text && options.file.empty()) {
+    return absl::InvalidArgumentError(
+        "no text: give --text TEXT or --file FILE");
+  }
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
   LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(checkpoint));

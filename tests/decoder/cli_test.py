@@ -60,6 +60,50 @@ class CommandLine(unittest.TestCase):
                           MODEL, "--output", "/nonexistent/x", "--activations",
                           "static") if os.path.exists(MODEL) else None
 
+    def test_values_that_ranges_let_through(self):
+        generate = ["generate", "--model", "x", "--prompt", "x"]
+        self.expect_error(2, "--temperature", *generate, "--temperature", "nan")
+        self.expect_error(2, "--top-p", *generate, "--top-p", "nan")
+        self.expect_error(2, "--seed", *generate, "--seed", "-1")
+        self.expect_error(2, "--trace", *generate, "--trace", "")
+        self.expect_error(2, "--nonsense", "--nonsense")
+
+    def test_options_that_would_be_ignored(self):
+        self.expect_error(2, "--system", "generate", "--model", "x", "--raw",
+                          "--system", "x")
+        self.expect_error(2, "--inputs", "block", "--model", "x", "--inputs",
+                          "per_row")
+        self.expect_error(2, "--op", "verify", "--op", "rope", "--model", "x",
+                          "--text-file", "x")
+
+    def test_version(self):
+        result = run("--version")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stdout, rb"^lamina \d+\.\d+\.\d+\n$")
+
+    def test_output_that_does_not_arrive_is_an_error(self):
+        for arguments in [["--help"], ["verify", "--op", "rope"]]:
+            with open("/dev/full", "wb") as full:
+                result = subprocess.run([LAMINA, *arguments], stdout=full,
+                                        stderr=subprocess.PIPE, timeout=240)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(b"standard output", result.stderr)
+
+    def test_files_that_cannot_be_written_are_told_first(self):
+        for path in ["/no/such/x", "/"]:
+            self.expect_error(2, path, "block", "--trace", path)
+
+    def test_a_trace_is_written_through_a_link(self):
+        with tempfile.TemporaryDirectory() as folder:
+            link = os.path.join(folder, "link")
+            os.symlink("trace.json", link)
+            result = run("block", "--shape", "smollm2-135m", "--iterations",
+                         "1", "--context", "4", "--trace", link)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertTrue(os.path.islink(link))
+            with open(os.path.join(folder, "trace.json")) as file:
+                json.load(file)
+
     def test_input_errors_name_the_file(self):
         for command in [["generate", "--prompt", "x"], ["tokenize", "--text",
                         "x"], ["convert", "--output", "/tmp/never"],
