@@ -43,7 +43,7 @@ absl::Status CheckCanWrite(const std::string& path);
 
 std::string HumanBytes(int64_t bytes);  // "1.5 GiB"
 
-// A bar on stderr, on a terminal only; nothing when NO_COLOR or not a tty.
+// A bar on stderr, on a terminal only.
 class Progress {
  public:
   explicit Progress(std::string label);
