@@ -16,17 +16,9 @@ constexpr int64_t OctetAlignment(DType type) {
 // True when every row begins at a multiple of OctetAlignment and is a whole
 // number of octets long. An absent matrix is fine.
 inline bool MovesOctets(const ConstMatrixView& view) {
-  if (!view.has_value()) return true;
-  const int64_t alignment = OctetAlignment(view.dtype);
-  const auto aligned = [&](int64_t stride) {
-    return BytesFor(view.dtype, stride) % alignment == 0;
-  };
-  return view.cols % 8 == 0 &&
-         static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data)) %
-                 alignment ==
-             0 &&
-         (view.rows <= 1 || aligned(view.row_stride)) &&
-         (view.batch <= 1 || aligned(view.batch_stride));
+  return !view.has_value() ||
+         (view.cols % 8 == 0 &&
+          RowsAreAligned(view, OctetAlignment(view.dtype)));
 }
 inline bool MovesOctets(const ConstVectorView& view) {
   return MovesOctets(ConstMatrixView{

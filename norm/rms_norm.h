@@ -34,13 +34,14 @@
 // column (Inf * 0), while the rest of the row is ±0. The sum of squares
 // overflows to +Inf from about 1.8e19 on: the row becomes zeros. With
 // epsilon = 0 a row of zeros becomes NaN.
-// Determinism: the same bits for any number of threads, on any SIMD target, and
-// for any number of rows beside it (batch-invariant).
+// Determinism: the same bits for any number of threads, on any SIMD target and
+// GPU, and for any number of rows beside it (batch-invariant).
 // Accuracy: the relative error of v_i is at most (cols / 512 + 11) * 2^-24, as
 // long as no square overflows or is subnormal.
 // Errors: InvalidArgument for shapes, strides, pointers, overlap, epsilon (not
 // finite or < 0) and scales; Unimplemented for a pair of types that is not in
-// RmsNormTable (norm/rms_norm/rms_norm_policy.h) and for GPU streams.
+// RmsNormTable (norm/rms_norm/rms_norm_policy.h) and for a backend that is
+// not built.
 
 #include "absl/status/status.h"
 #include "lamina/core/stream.h"

@@ -22,9 +22,10 @@
 //           dynamic per-tensor scales there (aligned to 4 bytes, at most 2 KiB,
 //           overlapping nothing); it need not be zeroed and nothing is left
 //           behind in it. QuantizeWorkspaceBytes tells the size.
-// Result    equals the scalar model bit for bit on every target, and does not
-//           depend on the number of threads. Batch-invariant but for dynamic
-//           per-tensor and per-tile scales, which rows share.
+// Result    equals the scalar model bit for bit on every target (on a GPU the
+//           code of a NaN is any NaN code, e4m3fn's without its sign), and does
+//           not depend on the number of threads. Batch-invariant but for
+//           dynamic per-tensor and per-tile scales, which rows share.
 // Errors    InvalidArgument and Unimplemented as core/status.h says.
 //
 // Example:

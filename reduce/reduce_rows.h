@@ -24,11 +24,12 @@
 // nothing is written. Zero columns: both sums are +0; the other reductions
 // have no value and are InvalidArgument.
 // Aliasing: y must not overlap x.
-// Determinism: the same bits for any number of threads, any SIMD target and
-// any number of rows beside it (batch-invariant).
+// Determinism: the same bits for any number of threads, any SIMD target or
+// GPU and any number of rows beside it (batch-invariant).
 // Errors: InvalidArgument for shapes, pointers, overlap and the type of y;
 // Unimplemented for a type of x that is not in ReduceRowsTable
-// (reduce/reduce_rows/reduce_rows_policy.h) and for GPU streams.
+// (reduce/reduce_rows/reduce_rows_policy.h) and for a backend that is not
+// built.
 
 #include "absl/status/status.h"
 #include "lamina/core/stream.h"

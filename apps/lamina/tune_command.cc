@@ -8,8 +8,8 @@ absl::StatusOr<int> RunTune(const TuneOptions& options) {
   LAMINA_ASSIGN_OR_RETURN([[maybe_unused]] const Stream stream,
                           MakeStream(options));
   return absl::UnavailableError(
-      "the cpu backend has no tuning search: its policies are constants "
-      "measured in bench/history; a GPU backend will have one");
+      "there is no tuning search: policies are constants measured in "
+      "bench/history");
 }
 
 }  // namespace lamina::cli

@@ -70,7 +70,9 @@ void WriteDocument() {
       "Written by `scripts/update_support_table` from the operators' typed "
       "tables; a\n"
       "test compares. Each line is supported by the CPU backend, on every SIMD "
-      "target.");
+      "target,\n"
+      "and by the CUDA backend but for SkinnyGemm and the operators of "
+      "`attention`.");
   Section("ReduceRows", {"x", "y"}, ReduceRowsTable{});
   Section("ReduceRows, index of the maximum", {"x", "y"}, ArgMaxRowsTable{});
   Section("Codes", {"quantised output"}, CodeTable{});
