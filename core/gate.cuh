@@ -131,6 +131,33 @@ __device__ inline Octet GatedProduct(const GateSpec& spec, const Octet& gate,
              [](float a, float b) { return a * b; });
 }
 
+// silu(gate) * up of each pair, by lamina::GatedProduct's rule, for kernels
+// that do nothing else. Values has floats v[…].
+template <class Values>
+__device__ inline Values SwiGlu(const Values& gate, const Values& up) {
+  constexpr int kCount = sizeof(Values) / sizeof(float);
+  bool quick = true;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    quick &= std::fabs(gate.v[i]) < gate_internal::kQuickLimit;  // NaN: no
+  }
+  Values result;
+  if (quick) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      result.v[i] = gate_internal::QuickTimesSigmoid(gate.v[i], gate.v[i]);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      result.v[i] = gate_internal::PlainTimesSigmoid(gate.v[i], gate.v[i]);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) result.v[i] *= up.v[i];
+  return result;
+}
+
 // lamina::Activate of each value.
 __device__ inline Octet Activate(ActivationKind kind, const Octet& x) {
   // A product with 1 changes nothing.

@@ -138,6 +138,17 @@ namespace fp8_internal {
 }
 }  // namespace fp8_internal
 
+// Four codes of F8E4M3Fn, the first one lowest.
+__device__ inline uint32_t EncodeF8E4M3Fn(float a, float b, float c, float d) {
+  if constexpr (kHasF8Instructions) {
+    return PackF8E4M3Fn(a, b, c, d);
+  } else {
+    using fp8_internal::EncodeFp8;
+    return EncodeFp8<F8E4M3Fn>(a) | EncodeFp8<F8E4M3Fn>(b) << 8 |
+           EncodeFp8<F8E4M3Fn>(c) << 16 | EncodeFp8<F8E4M3Fn>(d) << 24;
+  }
+}
+
 // Eight codes of `type` (an FP8 type or kI8), the first one lowest.
 __device__ inline Bits64 EncodeOctet(DType type, const Octet& octet) {
   if constexpr (kHasF8Instructions) {

@@ -8,14 +8,15 @@
 // Barriers  BlockSync; ClusterArrive and ClusterWait, the two halves of a
 //           barrier of the cluster; ClusterArriveRelaxed: orders no memory;
 //           ClusterIndex, ClusterRank, ClusterBlocks
-// Lanes     ShuffleXor<kWave>(value, mask): all lanes of the wave take part
+// Lanes     ShuffleXor<kWave>(value, mask), WaveMax<kWave>(value): all lanes of
+//           the wave take part
 // Shared    SharedMemory<T>(): the block's dynamic shared memory;
 //           StoreShared(pointer, rank, value): a float or int64_t, to the same
 //           place in another block of the cluster
 // Overlap   AllowDependents, WaitForPredecessor (programmatic dependent launch)
 // Memory    Load128, Load128Constant (never written while the kernel runs),
-//           Load128Streaming (read once), Store128, Store64 (the same names
-//           with Streaming: written, not read again soon)
+//           Load128Streaming (read once), Load64, Store128, Store64 (the same
+//           names with Streaming: written, not read again soon), Store32
 // Math      SquareRoot, Divide: exactly rounded; ApproximateReciprocal,
 //           ApproximateReciprocalSquareRoot, ApproximateExp2
 // Convert   PackBf16, PackF16, UnpackF16; with kHasF8Instructions also

@@ -112,6 +112,15 @@ __device__ inline int64_t ShuffleXor(int64_t value, int mask) {
   return __shfl_xor_sync(0xffffffffu, static_cast<long long>(value), mask);
 }
 
+// The largest of the wave's values: +0 or more, none of them NaN.
+template <int kWave>
+__device__ inline float WaveMax(float value) {
+  static_assert(kWave == 32, "a CUDA warp has 32 lanes");
+  // NOTE: such floats are ordered as their bits are.
+  return __uint_as_float(
+      __reduce_max_sync(0xffffffffu, __float_as_uint(value)));
+}
+
 // ---- Shared memory ----------------------------------------------------------
 
 // Aligned to 16 bytes.
@@ -176,6 +185,11 @@ __device__ inline void Store64(Bits64 bits, void* p) {
       "st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)),
       "r"(bits.word[0]), "r"(bits.word[1])
       : "memory");
+}
+__device__ inline void Store32(uint32_t bits, void* p) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)),
+               "r"(bits)
+               : "memory");
 }
 __device__ inline void Store64Streaming(Bits64 bits, void* p) {
   __stcs(static_cast<uint2*>(p), make_uint2(bits.word[0], bits.word[1]));

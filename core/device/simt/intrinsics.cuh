@@ -58,6 +58,15 @@ inline T ShuffleXor(T value, int mask) {
   return value;
 }
 
+template <int kWave>
+inline float WaveMax(float value) {
+  if (!(value >= 0.0f)) std::abort();
+  for (int mask = 1; mask < kWave; mask *= 2) {
+    value = std::fmax(value, ShuffleXor<kWave>(value, mask));
+  }
+  return value;
+}
+
 template <class T>
 inline T* SharedMemory() {
   return static_cast<T*>(simt::SharedMemory());
@@ -98,6 +107,9 @@ inline void Store128(Bits128 bits, void* p) {
 }
 inline void Store128Streaming(Bits128 bits, void* p) { Store128(bits, p); }
 inline void Store64(Bits64 bits, void* p) {
+  intrinsics_internal::Store(bits, p);
+}
+inline void Store32(uint32_t bits, void* p) {
   intrinsics_internal::Store(bits, p);
 }
 inline void Store64Streaming(Bits64 bits, void* p) { Store64(bits, p); }
