@@ -365,8 +365,8 @@ constexpr DType kCodeTypes[] = {DType::kF8E4M3Fn, DType::kF8E5M2,
 // Codes and scales of one case, poisoned; static scales filled in.
 struct Quantized {
   Quantized(const ScaleCase& c, DType code_type, int64_t rows, int64_t cols,
-            int64_t pad = 3)
-      : codes(code_type, rows, cols, cols + pad, 1),
+            int64_t pad = 3, int64_t offset = 1)
+      : codes(code_type, rows, cols, cols + pad, offset),
         scales(c.dtype, rows, CeilDiv(cols, 32), -1, 1) {
     out.codes = codes.view();
     out.scales = {.data = scales.view().data,
@@ -482,6 +482,123 @@ TYPED_TEST(GatedActivationOf, LongRowsWithAScaleEach) {
             ASSERT_EQ(y.template At<T>(0, cols - 1),
                       FromFloat<T>(values[cols - 1]));
           });
+        }
+      }
+    }
+  }
+}
+
+// SwiGLU as decoders have it: around every switch of lean_swiglu_policy.h for
+// the 16 units of host SIMT, from matrices that can be moved by octets and from
+// others.
+TYPED_TEST(GatedActivationOf, SwiGluHoweverRowsAreSplit) {
+  using T = typename TestFixture::Element;
+  constexpr ScaleCase kCases[] = {
+      {"y alone", ScaleGranularity::kPerTensor, 0, DType::kF32, false},
+      {"static", ScaleGranularity::kPerTensor, 0, DType::kF32, false},
+      {"per row", ScaleGranularity::kPerRow, 0, DType::kF32, true},
+      {"per 32", ScaleGranularity::kPerBlock, 32, DType::kF32, true},
+      {"per 64", ScaleGranularity::kPerBlock, 64, DType::kF32, true},
+      {"per 128", ScaleGranularity::kPerBlock, 128, DType::kF32, true},
+  };
+  struct Size {
+    int64_t rows;
+    int64_t cols;
+  };
+  // Short rows; four columns a lane, or eight; loops over rows. Blocks and
+  // clusters for a scale a row, rows that one and two octets a lane just hold
+  // and just do not.
+  for (const Size size :
+       {Size{1, 248}, {1, 256},   {2, 1000},   {1, 4096},   {1, 4104},
+        {16, 4096},   {17, 4096}, {2559, 264}, {2563, 264}, {11, 1536},
+        {12, 1536},   {600, 264}, {35, 8192},  {35, 8200},  {12, 16384},
+        {12, 16392},  {3, 16392}, {9, 16392},  {1, 32776},  {1, 65544}}) {
+    const auto [rows, cols] = size;
+    for (const int64_t pad : {int64_t{8}, int64_t{4}}) {
+      // What the others do is tested above.
+      if (pad % 8 != 0 && rows * cols > 50000) continue;
+      const GateSpec spec{.layout = rows % 2 == 0 ? GateLayout::kGateSecond
+                                                  : GateLayout::kGateFirst};
+      const GuardedMatrix x =
+          RandomMatrix<T>(37, rows, 2 * cols, 2 * cols + pad);
+      // Past the quick exponential, and infinite.
+      x.template At<T>(0, cols - 1) = FromFloat<T>(-80.0f);
+      x.template At<T>(rows - 1, 0) = FromFloat<T>(300.0f);
+      x.template At<T>(rows / 2, cols / 2) = FromFloat<T>(kInf);
+      const std::vector<float> values = Model<T>(spec, x.view());
+      for (const ScaleCase& scale_case : kCases) {
+        SCOPED_TRACE(std::string(scale_case.name) + " rows " +
+                     std::to_string(rows) + " cols " + std::to_string(cols) +
+                     " pad " + std::to_string(pad));
+        if (&scale_case == &kCases[0]) {
+          const GuardedMatrix y(DTypeOf<T>::value, rows, cols, cols + pad);
+          ASSERT_TRUE(
+              GatedActivation({.x = x.view(), .gate = spec, .y = y.view()},
+                              testing::TestStream(2))
+                  .ok());
+          ASSERT_EQ(testing::FirstDifference(y.template Dense<T>(),
+                                             RoundedTo<T>(values)),
+                    -1);
+          ASSERT_TRUE(y.GuardsIntact());
+          continue;
+        }
+        Quantized want(scale_case, DType::kF8E4M3Fn, rows, cols, pad, 0);
+        Quantized got(scale_case, DType::kF8E4M3Fn, rows, cols, pad, 0);
+        for (Quantized* q : {&want, &got}) {
+          if (scale_case.dynamic && rows % 2 == 0) q->out.scale_ub = 2.0f;
+          if (scale_case.block_cols == 128) {  // scales column by column
+            q->out.scales.row_stride = 1;
+            q->out.scales.col_stride = rows;
+          }
+        }
+        testing::QuantizeReference(values, DTypeOf<T>::value, want.out);
+        ASSERT_TRUE(
+            GatedActivation({.x = x.view(), .gate = spec, .quantized = got.out},
+                            testing::TestStream(2))
+                .ok());
+        ASSERT_TRUE(got == want);
+        ASSERT_TRUE(got.codes.GuardsIntact());
+        ASSERT_TRUE(got.scales.GuardsIntact());
+      }
+      ASSERT_TRUE(x.GuardsIntact());
+    }
+  }
+}
+
+// What is near the common case and is not: it must not be taken for it.
+TYPED_TEST(GatedActivationOf, NeighboursOfTheCommonCase) {
+  using T = typename TestFixture::Element;
+  constexpr int64_t kRows = 3, kCols = 512;
+  const GuardedMatrix x = RandomMatrix<T>(41, kRows, 2 * kCols);
+  constexpr ScaleCase kPerRow{"", ScaleGranularity::kPerRow, 0, DType::kF32,
+                              true};
+  for (const GateSpec& spec : AllSpecs()) {
+    const std::vector<float> values = Model<T>(spec, x.view());
+    for (const DType code_type : kCodeTypes) {
+      for (const float qmax : {0.0f, 100.0f}) {
+        for (const bool round : {false, true}) {
+          for (const bool with_y : {false, true}) {
+            SCOPED_TRACE(NameOf(spec) + " " + Name(code_type));
+            Quantized want(kPerRow, code_type, kRows, kCols, 0, 0);
+            Quantized got(kPerRow, code_type, kRows, kCols, 0, 0);
+            for (Quantized* q : {&want, &got}) {
+              q->out.qmax = qmax;
+              q->out.round_before_quant = round;
+            }
+            testing::QuantizeReference(values, DTypeOf<T>::value, want.out);
+            const GuardedMatrix y(DTypeOf<T>::value, kRows, kCols);
+            ASSERT_TRUE(GatedActivation({.x = x.view(),
+                                         .gate = spec,
+                                         .y = with_y ? y.view() : MatrixView{},
+                                         .quantized = got.out},
+                                        testing::TestStream(1))
+                            .ok());
+            ASSERT_TRUE(got == want);
+            if (!with_y) continue;
+            ASSERT_EQ(testing::FirstDifference(y.template Dense<T>(),
+                                               RoundedTo<T>(values)),
+                      -1);
+          }
         }
       }
     }

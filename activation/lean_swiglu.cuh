@@ -1,0 +1,321 @@
+#pragma once
+
+// y = silu(gate) * up in the common case (activation/lean_swiglu_args.h): the
+// same rule as activation/row_outputs.cuh, the fewest instructions.
+//
+// A lane owns 4 or 8 adjacent columns of a row that 2^n blocks share: the
+// block's index gives both by a shift and a mask. Few rows: four columns a
+// lane, because a lane's time is that of its instructions, about 29 a column.
+// Many rows: blocks go over them and keep loads of the next ones on their way.
+// A static scale is loaded before the kernel waits for its predecessor, all
+// else after it; addresses of outputs are formed after the loads.
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "lamina/activation/lean_swiglu_args.h"
+#include "lamina/core/gate.cuh"
+#include "lamina/core/octet.cuh"
+#include "lamina/quant/fp8.cuh"
+#include "lamina/quant/store_quantized.cuh"
+#include "lamina/reduce/wave_reduce.cuh"
+
+namespace lamina::activation_internal {
+
+template <class T, LeanSwiGluVariant kVariant>
+class LeanSwiGlu {
+ public:
+  __device__ explicit LeanSwiGlu(const LeanSwiGluArgs& args)
+      : args_(args),
+        block_in_row_(static_cast<uint32_t>(gpu::BlockIndex()) &
+                      args.blocks_mask),
+        first_row_(static_cast<uint32_t>(gpu::BlockIndex()) >>
+                   args.blocks_log2) {}
+
+  __device__ void Run() {
+    if constexpr (kOutput == LeanOutput::kPerRow) {
+      // NOTE: waited for before the exchange: a block must have started before
+      // another writes to its shared memory.
+      if constexpr (kCluster) gpu::ClusterArriveRelaxed();
+      gpu::AllowDependents();
+      gpu::WaitForPredecessor();
+      RunRows();
+    } else {
+      float scale = 1.0f;
+      if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
+      gpu::AllowDependents();
+      gpu::WaitForPredecessor();
+      RunElements(scale);
+    }
+  }
+
+ private:
+  static constexpr LeanOutput kOutput = kVariant.output;
+  static constexpr int kWave = kVariant.wave_size;
+  static constexpr int kColumns = kVariant.columns;
+  static constexpr int kPieces = kVariant.pieces;
+  static constexpr bool kCluster = kVariant.scope == gpu::RowScope::kCluster;
+  static_assert(kColumns == 4 || kColumns == 8, "what one load can take");
+
+  struct Values {
+    float v[kColumns];
+  };
+  using Bits = std::conditional_t<kColumns == 8, gpu::Bits128, gpu::Bits64>;
+  struct Input {
+    Bits gate;
+    Bits up;
+  };
+
+  // First column of piece k of this lane; can be past the end.
+  __device__ int Column(int k = 0) const {
+    const int lanes = gpu::BlockThreads();
+    const int group = k + static_cast<int>(block_in_row_);
+    return (group * lanes + gpu::ThreadIndex()) * kColumns;
+  }
+  __device__ bool Exists(int k = 0) const { return Column(k) < args_.cols; }
+
+  // ---- Loads ----------------------------------------------------------------
+
+  __device__ static Bits LoadBits(const char* p) {
+    if constexpr (kColumns == 8) {
+      return gpu::Load128(p);
+    } else {
+      return gpu::Load64(p);
+    }
+  }
+  __device__ Input Load(uint32_t row, int k = 0) const {
+    const uint64_t offset = static_cast<uint64_t>(row) * args_.x_pitch +
+                            static_cast<uint32_t>(Column(k)) * sizeof(T);
+    return {LoadBits(static_cast<const char*>(args_.gate) + offset),
+            LoadBits(static_cast<const char*>(args_.up) + offset)};
+  }
+  // NOTE: 0 where there is nothing; silu(0) * 0 does not matter to a maximum.
+  __device__ Input LoadIf(bool exists, uint32_t row, int k = 0) const {
+    Input input = {};
+    if (exists) input = Load(row, k);
+    return input;
+  }
+
+  __device__ static Values Unpack(const Bits& bits) {
+    Values values;
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) {
+      float* const pair = values.v + 2 * i;
+      if constexpr (std::is_same_v<T, BF16>) {
+        pair[0] = std::bit_cast<float>(bits.word[i] << 16);
+        pair[1] = std::bit_cast<float>(bits.word[i] & 0xffff0000u);
+      } else {
+        gpu::UnpackF16(bits.word[i], pair[0], pair[1]);
+      }
+    }
+    return values;
+  }
+
+  // ---- Stores ---------------------------------------------------------------
+
+  __device__ char* OutputOf(uint32_t row, int k, uint32_t bytes) const {
+    return static_cast<char*>(args_.out) +
+           (static_cast<uint64_t>(row) * args_.out_pitch +
+            static_cast<uint32_t>(Column(k)) * bytes);
+  }
+  __device__ void StoreY(uint32_t row, const Values& values) const {
+    Bits bits;
+#pragma unroll
+    for (int i = 0; i < kColumns / 2; ++i) {
+      const float a = values.v[2 * i], b = values.v[2 * i + 1];
+      bits.word[i] =
+          std::is_same_v<T, BF16> ? gpu::PackBf16(a, b) : gpu::PackF16(a, b);
+    }
+    char* const y = OutputOf(row, 0, sizeof(T));
+    if constexpr (kColumns == 8) {
+      gpu::Store128(bits, y);
+    } else {
+      gpu::Store64(bits, y);
+    }
+  }
+  __device__ void StoreCodes(uint32_t row, int k, const Values& values,
+                             float inverse) const {
+    gpu::Bits64 codes;
+#pragma unroll
+    for (int i = 0; i < kColumns / 4; ++i) {
+      const float* const v = values.v + 4 * i;
+      codes.word[i] = gpu::EncodeF8E4M3Fn(v[0] * inverse, v[1] * inverse,
+                                          v[2] * inverse, v[3] * inverse);
+    }
+    char* const p = OutputOf(row, k, 1);
+    if constexpr (kColumns == 8) {
+      gpu::Store64(codes, p);
+    } else {
+      gpu::Store32(codes.word[0], p);
+    }
+  }
+
+  // ---- Scales ---------------------------------------------------------------
+
+  // The largest |v| of the finite values.
+  __device__ static float FiniteAbsMax(const Values& values, float amax) {
+    float largest = amax;
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      largest = ::fmaxf(largest, ::fabsf(values.v[i]));  // ignores NaN
+    }
+    if (largest <= std::numeric_limits<float>::max()) return largest;
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      const float magnitude = ::fabsf(values.v[i]);
+      if (magnitude <= std::numeric_limits<float>::max()) {
+        amax = ::fmaxf(amax, magnitude);
+      }
+    }
+    return amax;
+  }
+  // quant/scale.h's scale of a group.
+  __device__ float DynamicScale(float amax) const {
+    const float bounded = amax < args_.scale_ub ? amax : args_.scale_ub;
+    // NOTE: exact where it matters: a quotient whose remainder underflows is
+    // far below min_scale.
+    const float scale =
+        gpu::QuotientFrom(bounded, args_.qmax, args_.inverse_qmax);
+    return scale > args_.min_scale ? scale : args_.min_scale;
+  }
+  __device__ void StoreScale(uint32_t row, int col, float scale) const {
+    const uint32_t group = static_cast<uint32_t>(col) >> args_.col_shift;
+    args_.scales[static_cast<uint64_t>(row) * args_.scale_row_stride +
+                 static_cast<uint64_t>(group) * args_.scale_col_stride] = scale;
+  }
+
+  // ---- Elements -------------------------------------------------------------
+
+  __device__ void RunElements(float scale) const {
+    const bool exists = Exists();
+    // Lanes of a wave meet for the scale of a block of columns.
+    if (kOutput != LeanOutput::kPerBlock && !exists) return;
+    uint32_t row = first_row_;
+    if constexpr (!kVariant.many_rows) {
+      const Input input = LoadIf(exists, row);
+      const float inverse = gpu::Divide(1.0f, scale);
+      Finish(row, exists, Unpack(input.gate), Unpack(input.up), inverse);
+    } else {
+      constexpr int kAhead = 2;
+      const uint32_t step =
+          static_cast<uint32_t>(gpu::BlockCount()) >> args_.blocks_log2;
+      Input ahead[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        const uint32_t later = row + static_cast<uint32_t>(i) * step;
+        ahead[i] = LoadIf(exists && later < args_.rows, later);
+      }
+      const float inverse = gpu::Divide(1.0f, scale);
+      while (true) {
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+          if (row >= args_.rows) return;
+          const Values gate = Unpack(ahead[i].gate);
+          const Values up = Unpack(ahead[i].up);
+          const uint32_t later = row + kAhead * step;
+          if (exists && later < args_.rows) ahead[i] = Load(later);
+          Finish(row, exists, gate, up, inverse);
+          row += step;
+        }
+      }
+    }
+  }
+
+  __device__ void Finish(uint32_t row, bool exists, const Values& gate,
+                         const Values& up, float inverse) const {
+    const Values values = gpu::SwiGlu(gate, up);
+    if constexpr (kOutput == LeanOutput::kY) {
+      StoreY(row, values);
+    } else if constexpr (kOutput == LeanOutput::kStatic) {
+      StoreCodes(row, 0, values, inverse);
+    } else {
+      const int col = Column();
+      const float amax = gpu::WaveReduce<kWave>(
+          FiniteAbsMax(values, 0.0f), (1 << args_.col_shift) / kColumns,
+          gpu::Larger{});
+      if (!exists) return;
+      const float group_scale = DynamicScale(amax);
+      StoreCodes(row, 0, values, gpu::DynamicInverse(group_scale));
+      if ((col & ((1 << args_.col_shift) - 1)) == 0) {
+        StoreScale(row, col, group_scale);
+      }
+    }
+  }
+
+  // ---- Rows -----------------------------------------------------------------
+
+  __device__ void RunRows() {
+    uint32_t row = first_row_;
+    Input input[kPieces];
+#pragma unroll
+    for (int k = 0; k < kPieces; ++k) input[k] = LoadIf(Exists(k), row, k);
+    if constexpr (!kVariant.many_rows) {
+      OneRow(row, input, 0, args_.rows);
+    } else {
+      const uint32_t step = static_cast<uint32_t>(gpu::BlockCount());
+      // NOTE: slots in turn: a lane may still read the last row's.
+      for (int slot = 0; row < args_.rows; slot ^= 1) {
+        OneRow(row, input, slot, row + step);
+        row += step;
+      }
+    }
+  }
+
+  // Finishes the row that was fetched; fetches `next`.
+  __device__ void OneRow(uint32_t row, Input (&input)[kPieces], int slot,
+                         uint32_t next) {
+    Values values[kPieces];
+    float amax = 0.0f;
+#pragma unroll
+    for (int k = 0; k < kPieces; ++k) {
+      const Values gate = Unpack(input[k].gate);
+      const Values up = Unpack(input[k].up);
+      if constexpr (kVariant.many_rows) {
+        if (Exists(k) && next < args_.rows) input[k] = Load(next, k);
+      }
+      values[k] = gpu::SwiGlu(gate, up);
+      amax = FiniteAbsMax(values[k], amax);
+    }
+    const float scale = DynamicScale(RowMax(amax, slot));
+    const float inverse = gpu::DynamicInverse(scale);
+#pragma unroll
+    for (int k = 0; k < kPieces; ++k) {
+      if (Exists(k)) StoreCodes(row, k, values[k], inverse);
+    }
+    if (Column() == 0) StoreScale(row, 0, scale);
+  }
+
+  // The largest of the row's lanes; every wave publishes one number to every
+  // block of the row. No value is NaN or has its sign set.
+  __device__ float RowMax(float value, int slot) const {
+    const int waves = gpu::BlockThreads() / kWave;
+    const int count = waves << args_.blocks_log2;
+    const int lane = gpu::ThreadIndex() % kWave;
+    float* const partial = gpu::SharedMemory<float>() + slot * count;
+    float* const mine = partial + static_cast<int>(block_in_row_) * waves +
+                        gpu::ThreadIndex() / kWave;
+    value = gpu::WaveMax<kWave>(value);
+    if constexpr (kCluster) {
+      gpu::ClusterWait();
+      if (lane < 1 << args_.blocks_log2) gpu::StoreShared(mine, lane, value);
+      gpu::ClusterArrive();
+      gpu::ClusterWait();
+    } else {
+      if (lane == 0) *mine = value;
+      gpu::BlockSync();
+    }
+    value = 0.0f;
+    for (int i = lane; i < count; i += kWave) {
+      value = ::fmaxf(value, partial[i]);
+    }
+    return gpu::WaveMax<kWave>(value);
+  }
+
+  const LeanSwiGluArgs& args_;
+  uint32_t block_in_row_;
+  uint32_t first_row_;
+};
+
+}  // namespace lamina::activation_internal
