@@ -1,8 +1,10 @@
 #pragma once
 
-// From the variant that the host wants to the kernel that was compiled for it.
+// From what the host wants to launches: of the kernel that was compiled for it,
+// over as many rows as a grid takes.
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 
@@ -40,6 +42,18 @@ Error LaunchMatching(const Variant& wanted, Launcher&& launch) {
   }
   (std::make_index_sequence<kVariantCount<kVariants>>());
   return error;
+}
+
+// Calls launch(first, count) for parts of `rows` rows, `most` or fewer each,
+// until one fails.
+template <class Launcher>
+Error LaunchInParts(int64_t rows, int64_t most, Launcher&& launch) {
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t left = rows - first;
+    const Error error = launch(first, left < most ? left : most);
+    if (!error.ok()) return error;
+  }
+  return {};
 }
 
 }  // namespace lamina::gpu

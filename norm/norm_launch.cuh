@@ -16,20 +16,16 @@ inline constexpr NormVariant kVariantAt = gpu::VariantAt<kNormVariants>(kIndex);
 template <class Kernels, class T, std::size_t kIndex>
 gpu::Error LaunchVariant(NormArgs args, const NormPlan& plan,
                          const gpu::LaunchTarget& target) {
-  const gpu::RowSplit& split = plan.split;
-  const int64_t rows = args.x.total_rows();
-  const int64_t most_rows = gpu::MaxRows(split);
-  args.lanes = split.lanes;
-  for (; args.first_row < rows; args.first_row += most_rows) {
-    const int64_t left = rows - args.first_row;
-    const gpu::Error error =
-        gpu::Launch(Kernels::template kKernel<T, kIndex>,
-                    gpu::RowShape(split, left < most_rows ? left : most_rows,
-                                  Kernels::kReductions + 1),
-                    target, args);
-    if (!error.ok()) return error;
-  }
-  return {};
+  args.lanes = plan.split.lanes;
+  return gpu::LaunchInParts(
+      args.x.total_rows(), gpu::MaxRows(plan.split, gpu::kGridBlocks),
+      [&](int64_t first, int64_t rows) {
+        args.first_row = first;
+        return gpu::Launch(
+            Kernels::template kKernel<T, kIndex>,
+            gpu::RowShape(plan.split, rows, Kernels::kReductions + 1), target,
+            args);
+      });
 }
 
 template <class Kernels, class T>

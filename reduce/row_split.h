@@ -45,8 +45,9 @@ struct RowSplit {
 };
 
 // Rows that one launch can take.
-constexpr int64_t MaxRows(const RowSplit& split) {
-  return kMaxBlocks / split.cluster_blocks * split.rows_per_block();
+constexpr int64_t MaxRows(const RowSplit& split,
+                          int64_t max_blocks = kMaxBlocks) {
+  return max_blocks / split.cluster_blocks * split.rows_per_block();
 }
 
 // What a split depends on, beside the rows.

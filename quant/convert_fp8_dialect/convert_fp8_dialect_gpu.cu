@@ -2,6 +2,7 @@
 // one a thread. Bytes per element: 1 read, 1 written.
 
 #include "lamina/core/launch.cuh"
+#include "lamina/core/launch_matching.cuh"
 #include "lamina/core/octet.cuh"
 #include "lamina/core/span_lanes.cuh"
 #include "lamina/quant/convert_fp8_dialect/convert_fp8_dialect_args.h"
@@ -76,17 +77,14 @@ gpu::Error LaunchConvertCodes(const ConvertCodesArgs& given,
                               const gpu::LaunchTarget& target) {
   ConvertCodesArgs args = given;
   args.span = gpu::ToSpanArgs(split, args.codes.cols);
-  const int64_t rows = args.codes.total_rows();
-  const int64_t most = gpu::MaxRows(args.span);
-  for (; args.span.first_row < rows; args.span.first_row += most) {
-    const int64_t left = rows - args.span.first_row;
-    const gpu::Error error = gpu::Launch(
-        whole ? &ConvertCodesKernel<true> : &ConvertCodesKernel<false>,
-        gpu::SpanShape(split, args.span, left < most ? left : most), target,
-        args);
-    if (!error.ok()) return error;
-  }
-  return {};
+  return gpu::LaunchInParts(
+      args.codes.total_rows(), gpu::MaxRows(args.span, gpu::kGridBlocks),
+      [&](int64_t first, int64_t rows) {
+        args.span.first_row = first;
+        return gpu::Launch(
+            whole ? &ConvertCodesKernel<true> : &ConvertCodesKernel<false>,
+            gpu::SpanShape(split, args.span, rows), target, args);
+      });
 }
 
 gpu::Error LaunchConvertScales(const ConvertScalesArgs& args,

@@ -3,6 +3,7 @@
 // element: 1 read, 4 or 2 written.
 
 #include "lamina/core/launch.cuh"
+#include "lamina/core/launch_matching.cuh"
 #include "lamina/core/octet.cuh"
 #include "lamina/core/span_lanes.cuh"
 #include "lamina/quant/dequantize/dequantize_args.h"
@@ -52,17 +53,14 @@ template <class T>
 gpu::Error LaunchType(DequantizeKernelArgs args, const gpu::SpanSplit& split,
                       bool whole, const gpu::LaunchTarget& target) {
   args.span = gpu::ToSpanArgs(split, args.y.cols);
-  const int64_t rows = args.y.total_rows();
-  const int64_t most = gpu::MaxRows(args.span);
-  for (; args.span.first_row < rows; args.span.first_row += most) {
-    const int64_t left = rows - args.span.first_row;
-    const gpu::Error error = gpu::Launch(
-        whole ? &DequantizeKernel<T, true> : &DequantizeKernel<T, false>,
-        gpu::SpanShape(split, args.span, left < most ? left : most), target,
-        args);
-    if (!error.ok()) return error;
-  }
-  return {};
+  return gpu::LaunchInParts(
+      args.y.total_rows(), gpu::MaxRows(args.span, gpu::kGridBlocks),
+      [&](int64_t first, int64_t rows) {
+        args.span.first_row = first;
+        return gpu::Launch(
+            whole ? &DequantizeKernel<T, true> : &DequantizeKernel<T, false>,
+            gpu::SpanShape(split, args.span, rows), target, args);
+      });
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ int64_t MostRows(const QuantizeKernelArgs& args, const QuantizePlan& plan) {
   switch (plan.variant.kernel) {
     case QuantizeKernel::kRow:
     case QuantizeKernel::kLongRow:
-      return gpu::MaxRows(plan.split);
+      return gpu::MaxRows(plan.split, gpu::kGridBlocks);
     case QuantizeKernel::kSpans:
-      return gpu::MaxRows(args.span);
+      return gpu::MaxRows(args.span, gpu::kGridBlocks);
     case QuantizeKernel::kTile:
     case QuantizeKernel::kAmax:
       break;
@@ -66,21 +66,18 @@ gpu::Error LaunchType(QuantizeKernelArgs args, const QuantizePlan& plan,
                       const gpu::LaunchTarget& target) {
   args.span = gpu::ToSpanArgs(plan.span, args.x.cols);
   args.lanes = plan.split.lanes;
-  const int64_t rows = args.x.total_rows();
-  const int64_t most = MostRows(args, plan);
   QuantizeVariant variant = plan.variant;
   variant.wave_size = target.wave_size;
   return gpu::LaunchMatching<kQuantizeVariants>(
       variant, [&]<std::size_t kIndex>() {
-        for (int64_t first = 0; first < rows; first += most) {
-          const int64_t left = rows - first < most ? rows - first : most;
-          args.first_row = args.span.first_row = first;
-          const gpu::LaunchShape shape = ShapeOf(args, plan, left);
-          const gpu::Error error =
-              gpu::Launch(&QuantizeKernelOf<T, kIndex>, shape, target, args);
-          if (!error.ok()) return error;
-        }
-        return gpu::Error{};
+        return gpu::LaunchInParts(
+            args.x.total_rows(), MostRows(args, plan),
+            [&](int64_t first, int64_t rows) {
+              args.first_row = args.span.first_row = first;
+              const gpu::LaunchShape shape = ShapeOf(args, plan, rows);
+              return gpu::Launch(&QuantizeKernelOf<T, kIndex>, shape, target,
+                                 args);
+            });
       });
 }
 

@@ -14,19 +14,15 @@ __global__ void __launch_bounds__(512)
 template <class T, std::size_t kIndex>
 gpu::Error LaunchVariant(ReduceRowsKernelArgs args, const ReduceRowsPlan& plan,
                          const gpu::LaunchTarget& target) {
-  const int64_t rows = args.x.total_rows();
-  const int64_t most_rows = gpu::MaxRows(plan.split);
   args.lanes = plan.split.lanes;
-  for (; args.first_row < rows; args.first_row += most_rows) {
-    const int64_t left = rows - args.first_row;
-    const gpu::Error error = gpu::Launch(
-        &ReduceRowsKernel<T, kIndex>,
-        gpu::RowShape(plan.split, left < most_rows ? left : most_rows,
-                      /*reductions=*/2),
-        target, args);
-    if (!error.ok()) return error;
-  }
-  return {};
+  return gpu::LaunchInParts(
+      args.x.total_rows(), gpu::MaxRows(plan.split, gpu::kGridBlocks),
+      [&](int64_t first, int64_t rows) {
+        args.first_row = first;
+        return gpu::Launch(&ReduceRowsKernel<T, kIndex>,
+                           gpu::RowShape(plan.split, rows, /*reductions=*/2),
+                           target, args);
+      });
 }
 
 template <class T>

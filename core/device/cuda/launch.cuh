@@ -9,6 +9,9 @@
 
 namespace lamina::gpu {
 
+// Blocks of a launch at most where rows may be cut into several launches.
+inline constexpr int64_t kGridBlocks = kMaxBlocks;
+
 // Enqueues the kernel. Nothing is launched for zero blocks. Errors are
 // returned and not left behind in the runtime.
 template <class Args>

@@ -7,6 +7,9 @@
 
 namespace lamina::gpu {
 
+// Few, so that tests see rows in several launches.
+inline constexpr int64_t kGridBlocks = 64;
+
 template <class Args>
 Error Launch(void (*kernel)(Args), const LaunchShape& shape,
              const LaunchTarget& target, const Args& args) {
