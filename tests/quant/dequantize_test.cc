@@ -207,6 +207,15 @@ TYPED_TEST(DequantizeTypes, InvertsQuantizeOnItsOwnValues) {
   ExpectInverseOfQuantize(TypesOf<TypeParam>());
 }
 
+TEST(Dequantize, EnoughRowsThatALaneOwnsSeveralOctets) {
+  for (const int64_t cols : {4104, 4107}) {
+    ExpectEqualsModel({.code = DType::kF8E4M3Fn, .y = DType::kBF16},
+                      {.rows = 130,
+                       .cols = cols,
+                       .scales = {.granularity = kPerBlock, .block_cols = 64}});
+  }
+}
+
 TEST(Dequantize, RepeatedScalesAndChannelScales) {
   // Stride 0: one row of block scales for all rows.
   const std::vector<F8E4M3Fn> codes(4 * 64, F8E4M3Fn{0x38});  // 1.0

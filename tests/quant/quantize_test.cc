@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 #include <thread>
@@ -19,12 +18,14 @@
 #include "tests/support/quantize_reference.h"
 #include "tests/support/random.h"
 #include "tests/support/sparse_memory.h"
+#include "tests/support/targets.h"
 #include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
 
 using ::lamina::testing::FirstDifference;
+using ::lamina::testing::ForEachTarget;
 using ::lamina::testing::GuardedMatrix;
 using ::lamina::testing::GuardedScales;
 using ::lamina::testing::Random;
@@ -38,17 +39,6 @@ constexpr auto kPerTensor = ScaleGranularity::kPerTensor;
 constexpr auto kPerRow = ScaleGranularity::kPerRow;
 constexpr auto kPerBlock = ScaleGranularity::kPerBlock;
 constexpr auto kPerTile = ScaleGranularity::kPerTile;
-
-void ForEachTarget(const std::function<void()>& body) {
-  if (!testing::OnCpu()) return body();
-  for (const std::string& target : CpuTargetNames()) {
-    ASSERT_TRUE(ForceCpuTarget(target));
-    SCOPED_TRACE(target);
-    body();
-    if (::testing::Test::HasFatalFailure()) break;
-  }
-  ForceCpuTarget("");
-}
 
 // Quantize with the workspace that it asks for: any contents, nothing written
 // past its end.
@@ -665,9 +655,19 @@ TEST(Quantize, SeventeenBlocksAndOddBlockCounts) {
   }
 }
 
+TEST(Quantize, EnoughRowsThatALaneOwnsSeveralOctets) {
+  for (const int64_t cols : {4104, 4107}) {
+    ExpectEqualsModel({.rows = 130, .cols = cols, .dynamic = false});
+    ExpectEqualsModel({.rows = 130,
+                       .cols = cols,
+                       .scales = {.granularity = kPerBlock, .block_cols = 64}});
+  }
+}
+
 TEST(Quantize, MoreRowsThanSixteenBitsCount) {
   ExpectEqualsModel({.rows = 70001,
-                     .cols = 3,
+                     // Whole octets take one lane a row.
+                     .cols = testing::OnSimt() ? 8 : 3,
                      .scales = {.granularity = kPerRow},
                      .threads = 2});
 }
@@ -804,12 +804,15 @@ TEST(Quantize, ThreadsRunsAndTargetsGiveTheSameBits) {
   constexpr int64_t kRows = 700, kCols = 321;
   GuardedMatrix x(DType::kF32, kRows, kCols);
   FillX(x, 23, /*wild=*/true);
+  // Threads of each run; they mean nothing to a GPU.
+  const std::vector<int> runs = testing::OnCpu()
+                                    ? std::vector<int>{1, 2, 3, 7, 7}
+                                    : std::vector<int>{1, 1};
   for (const ScaleLayout& layout : AllLayouts()) {
     std::vector<uint8_t> first;
     std::vector<float> first_scales;
-    for (const std::string& target : CpuTargetNames()) {
-      ASSERT_TRUE(ForceCpuTarget(target));
-      for (const int threads : {1, 2, 3, 7, 7}) {
+    ForEachTarget([&] {
+      for (const int threads : runs) {
         GuardedMatrix codes(DType::kF8E5M2, kRows, kCols);
         GuardedScales scales(layout, kRows, kCols);
         ASSERT_TRUE(RunQuantize({.x = x.view(),
@@ -825,8 +828,7 @@ TEST(Quantize, ThreadsRunsAndTargetsGiveTheSameBits) {
         ASSERT_EQ(FirstDifference(codes.Dense<uint8_t>(), first), -1);
         ASSERT_EQ(FirstDifference(scales.Values(), first_scales), -1);
       }
-    }
-    ForceCpuTarget("");
+    });
   }
 }
 
