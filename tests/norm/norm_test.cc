@@ -60,9 +60,10 @@ TEST_P(EveryNorm, MatchesTheModelForEveryWidth) {
   ForEachTarget([&] {
     int index = 0;
     for (const int64_t cols :
-         {1,    2,    3,    5,    7,    8,    9,    15,   16,   17,   31,  33,
-          64,   111,  127,  128,  255,  256,  257,  500,  511,  513,  769, 1025,
-          1076, 1152, 1280, 1368, 2880, 3420, 4096, 5137, 8192, 16384}) {
+         {1,    2,    3,    5,    7,    8,    9,     15,   16,
+          17,   31,   33,   64,   111,  127,  128,   255,  256,
+          257,  500,  511,  513,  769,  1025, 1076,  1152, 1280,
+          1368, 2880, 3420, 4096, 5137, 8192, 16384, 20000}) {
       c.rows = cols > 2000 ? 1 : 3;
       c.cols = cols;
       c.seed = static_cast<uint64_t>(cols);
@@ -200,6 +201,50 @@ TEST_P(EveryNorm, QuantisesLongRows) {
     c.y_is_x = true;
     ASSERT_TRUE(MatchesModel(c)) << cols;
     c.y_is_x = false;
+  }
+}
+
+// What decoders do: no f32, one output, rows of whole octets at any pitch. It
+// has kernels of its own on a GPU (norm/lean_norm_policy.h): a block or a
+// cluster a row, or blocks that take several rows each.
+TEST_P(EveryNorm, OneOutputOfWholeOctets) {
+  NormCase c = GetParam();
+  if (c.op == NormOp::kLayerNorm || c.type == DType::kF32 ||
+      c.weight_type != c.type) {
+    return;
+  }
+  constexpr struct {
+    int64_t rows, cols;
+  } kShapes[] = {{3, 1032}, {2, 8200}, {130, 1032}, {33, 8200}};
+  const std::vector<std::optional<QuantizedCase>> outputs = {
+      std::nullopt,
+      QuantizedCase{.granularity = ScaleGranularity::kPerTensor,
+                    .dynamic = false},
+      QuantizedCase{.scale_ub = 2.0f},
+      QuantizedCase{.code = DType::kI8,
+                    .granularity = ScaleGranularity::kPerBlock,
+                    .block_cols = 32},
+      QuantizedCase{.code = DType::kF8E5M2,
+                    .granularity = ScaleGranularity::kPerBlock,
+                    .block_cols = 128,
+                    .qmax = 100.0f,
+                    .transposed_scales = true}};
+  c.x_padding = 8;
+  c.residual_padding = 16;
+  c.y_padding = 24;
+  c.codes_padding = 40;
+  for (const auto& [rows, cols] : kShapes) {
+    c.rows = rows;
+    c.cols = cols;
+    for (const std::optional<QuantizedCase>& output : outputs) {
+      c.quantized = output;
+      c.y = !output.has_value();
+      c.weight_plus_one = !c.weight_plus_one;
+      ++c.seed;
+      ASSERT_TRUE(MatchesModel(c))
+          << "[" << rows << ", " << cols << "] "
+          << (output.has_value() ? Name(output->granularity) : "y");
+    }
   }
 }
 
