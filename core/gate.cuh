@@ -38,15 +38,16 @@ __device__ inline float QuickExp(float x) {
 #pragma unroll
   for (int i = 3; i >= 0; --i) q = std::fma(q, r, kExp[i]);
   const float p = 1.0f + std::fma(q, r * r, r);
-  // The low bits of `shifted` are n, and its other bits leave a float's end.
-  const uint32_t power = (std::bit_cast<uint32_t>(shifted) << 23) + 0x3f800000u;
-  return p * std::bit_cast<float>(power);
+  // p * 2^n: the low bits of `shifted` are n, and its other bits leave a
+  // float's end.
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(p) +
+                              (std::bit_cast<uint32_t>(shifted) << 23));
 }
 
 // TimesSigmoid for |v| < kQuickLimit.
 __device__ inline float QuickTimesSigmoid(float x, float v) {
   const float e = QuickExp(-std::fabs(v));
-  return QuickDivide(x * (v < 0.0f ? e : 1.0f), 1.0f + e);
+  return QuickDivide(MultiplyWhereNegative(x, e, v), 1.0f + e);
 }
 
 // NOTE: not inline, because it is rarely called and would be most of a kernel.

@@ -14,11 +14,13 @@
 //           StoreShared(pointer, rank, value): a float or int64_t, to the same
 //           place in another block of the cluster
 // Overlap   AllowDependents, WaitForPredecessor (programmatic dependent launch)
+// Order     Settle(value): a float or uint64_t is computed here and not later
 // Memory    Load128, Load128Constant (never written while the kernel runs),
 //           Load128Streaming (read once), Load64, Store128, Store64 (the same
 //           names with Streaming: written, not read again soon), Store32
-// Math      SquareRoot, Divide: exactly rounded; ApproximateReciprocal,
-//           ApproximateReciprocalSquareRoot, ApproximateExp2
+// Math      SquareRoot, Divide: exactly rounded; MultiplyWhereNegative;
+//           ApproximateReciprocal, ApproximateReciprocalSquareRoot,
+//           ApproximateExp2
 // Convert   PackBf16, PackF16, UnpackF16; with kHasF8Instructions also
 //           PackF8E4M3Fn
 

@@ -146,6 +146,14 @@ __device__ inline void WaitForPredecessor() {
 #endif
 }
 
+// What stands before it is computed before what stands after it.
+__device__ inline void Settle(float& value) { asm volatile("" : "+f"(value)); }
+__device__ inline void Settle(uint64_t& value) {
+  unsigned long long bits = value;
+  asm volatile("" : "+l"(bits));
+  value = bits;
+}
+
 // ---- Memory -----------------------------------------------------------------
 
 namespace intrinsics_internal {
@@ -200,6 +208,19 @@ __device__ inline void Store64Streaming(Bits64 bits, void* p) {
 // Exactly rounded, subnormals included.
 __device__ inline float SquareRoot(float x) { return __fsqrt_rn(x); }
 __device__ inline float Divide(float a, float b) { return __fdiv_rn(a, b); }
+
+// x * factor where v < 0, otherwise x.
+// NOTE: a predicated product; nvcc makes a product and a selection of it.
+__device__ inline float MultiplyWhereNegative(float x, float factor, float v) {
+  asm("{\n"
+      ".reg .pred negative;\n"
+      "setp.lt.f32 negative, %1, 0f00000000;\n"
+      "@negative mul.rn.f32 %0, %0, %2;\n"
+      "}"
+      : "+f"(x)
+      : "f"(v), "f"(factor));
+  return x;
+}
 
 // Within 1 ULP (PTX ISA: 2^-23 relative); subnormal x and results become 0.
 __device__ inline float ApproximateReciprocal(float x) {

@@ -75,6 +75,9 @@ inline T* SharedMemory() {
 inline void AllowDependents() {}
 inline void WaitForPredecessor() {}
 
+inline void Settle(float&) {}
+inline void Settle(uint64_t&) {}
+
 namespace intrinsics_internal {
 // NOTE: a GPU faults on an address that is not a multiple of the access.
 template <class Bits, class Pointer>
@@ -116,6 +119,9 @@ inline void Store64Streaming(Bits64 bits, void* p) { Store64(bits, p); }
 
 inline float SquareRoot(float x) { return std::sqrt(x); }
 inline float Divide(float a, float b) { return a / b; }
+inline float MultiplyWhereNegative(float x, float factor, float v) {
+  return v < 0.0f ? x * factor : x;
+}
 inline float ApproximateReciprocal(float x) { return 1.0f / x; }
 inline float ApproximateReciprocalSquareRoot(float x) {
   return 1.0f / std::sqrt(x);
