@@ -5,7 +5,7 @@
 //
 // A lane owns 4 or 8 adjacent columns of a row that 2^n blocks share: the
 // block's index gives both by a shift and a mask. Few rows: four columns a
-// lane, because a lane's time is that of its instructions, about 29 a column.
+// lane, because a lane's time is that of its instructions, about 27 a column.
 // Many rows: blocks go over them and keep loads of the next ones on their way.
 // A static scale is loaded before the kernel waits for its predecessor, all
 // else after it; addresses of outputs are formed after the loads.
@@ -32,22 +32,19 @@ class LeanSwiGlu {
         block_in_row_(static_cast<uint32_t>(gpu::BlockIndex()) &
                       args.blocks_mask),
         first_row_(static_cast<uint32_t>(gpu::BlockIndex()) >>
-                   args.blocks_log2) {}
+                   args.blocks_log2),
+        col_((block_in_row_ * static_cast<uint32_t>(gpu::BlockThreads()) +
+              static_cast<uint32_t>(gpu::ThreadIndex())) *
+             kColumns) {}
 
   __device__ void Run() {
     if constexpr (kOutput == LeanOutput::kPerRow) {
       // NOTE: waited for before the exchange: a block must have started before
       // another writes to its shared memory.
       if constexpr (kCluster) gpu::ClusterArriveRelaxed();
-      gpu::AllowDependents();
-      gpu::WaitForPredecessor();
       RunRows();
     } else {
-      float scale = 1.0f;
-      if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
-      gpu::AllowDependents();
-      gpu::WaitForPredecessor();
-      RunElements(scale);
+      RunElements();
     }
   }
 
@@ -56,6 +53,9 @@ class LeanSwiGlu {
   static constexpr int kWave = kVariant.wave_size;
   static constexpr int kColumns = kVariant.columns;
   static constexpr int kPieces = kVariant.pieces;
+  // Numbers that a lane reads at once in an exchange; a block has up to 32.
+  static constexpr uint32_t kAtOnce =
+      kVariant.scope == gpu::RowScope::kCluster ? 4 : 1;
   static constexpr bool kCluster = kVariant.scope == gpu::RowScope::kCluster;
   static_assert(kColumns == 4 || kColumns == 8, "what one load can take");
 
@@ -69,12 +69,12 @@ class LeanSwiGlu {
   };
 
   // First column of piece k of this lane; can be past the end.
-  __device__ int Column(int k = 0) const {
-    const int lanes = gpu::BlockThreads();
-    const int group = k + static_cast<int>(block_in_row_);
-    return (group * lanes + gpu::ThreadIndex()) * kColumns;
+  __device__ uint32_t Column(int k = 0) const {
+    return col_ + static_cast<uint32_t>(k * gpu::BlockThreads() * kColumns);
   }
-  __device__ bool Exists(int k = 0) const { return Column(k) < args_.cols; }
+  __device__ bool Exists(int k = 0) const {
+    return Column(k) < static_cast<uint32_t>(args_.cols);
+  }
 
   // ---- Loads ----------------------------------------------------------------
 
@@ -85,16 +85,19 @@ class LeanSwiGlu {
       return gpu::Load64(p);
     }
   }
-  __device__ Input Load(uint32_t row, int k = 0) const {
-    const uint64_t offset = static_cast<uint64_t>(row) * args_.x_pitch +
-                            static_cast<uint32_t>(Column(k)) * sizeof(T);
+  // Bytes from the first gate, or up, to this lane's.
+  __device__ uint64_t InputOffset(uint32_t row, int k = 0) const {
+    return static_cast<uint64_t>(row) * args_.x_pitch +
+           static_cast<uint64_t>(Column(k)) * sizeof(T);
+  }
+  __device__ Input Load(uint64_t offset) const {
     return {LoadBits(static_cast<const char*>(args_.gate) + offset),
             LoadBits(static_cast<const char*>(args_.up) + offset)};
   }
   // NOTE: 0 where there is nothing; silu(0) * 0 does not matter to a maximum.
-  __device__ Input LoadIf(bool exists, uint32_t row, int k = 0) const {
+  __device__ Input LoadIf(bool exists, uint64_t offset) const {
     Input input = {};
-    if (exists) input = Load(row, k);
+    if (exists) input = Load(offset);
     return input;
   }
 
@@ -115,12 +118,13 @@ class LeanSwiGlu {
 
   // ---- Stores ---------------------------------------------------------------
 
-  __device__ char* OutputOf(uint32_t row, int k, uint32_t bytes) const {
+  __device__ char* OutputOf(uint32_t row, int k = 0) const {
     return static_cast<char*>(args_.out) +
            (static_cast<uint64_t>(row) * args_.out_pitch +
-            static_cast<uint32_t>(Column(k)) * bytes);
+            static_cast<uint64_t>(Column(k)) *
+                (kOutput == LeanOutput::kY ? sizeof(T) : 1));
   }
-  __device__ void StoreY(uint32_t row, const Values& values) const {
+  __device__ static void StoreY(char* y, const Values& values) {
     Bits bits;
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) {
@@ -128,15 +132,14 @@ class LeanSwiGlu {
       bits.word[i] =
           std::is_same_v<T, BF16> ? gpu::PackBf16(a, b) : gpu::PackF16(a, b);
     }
-    char* const y = OutputOf(row, 0, sizeof(T));
     if constexpr (kColumns == 8) {
       gpu::Store128(bits, y);
     } else {
       gpu::Store64(bits, y);
     }
   }
-  __device__ void StoreCodes(uint32_t row, int k, const Values& values,
-                             float inverse) const {
+  __device__ static void StoreCodes(char* p, const Values& values,
+                                    float inverse) {
     gpu::Bits64 codes;
 #pragma unroll
     for (int i = 0; i < kColumns / 4; ++i) {
@@ -144,7 +147,6 @@ class LeanSwiGlu {
       codes.word[i] = gpu::EncodeF8E4M3Fn(v[0] * inverse, v[1] * inverse,
                                           v[2] * inverse, v[3] * inverse);
     }
-    char* const p = OutputOf(row, k, 1);
     if constexpr (kColumns == 8) {
       gpu::Store64(codes, p);
     } else {
@@ -180,83 +182,105 @@ class LeanSwiGlu {
         gpu::QuotientFrom(bounded, args_.qmax, args_.inverse_qmax);
     return scale > args_.min_scale ? scale : args_.min_scale;
   }
-  __device__ void StoreScale(uint32_t row, int col, float scale) const {
-    const uint32_t group = static_cast<uint32_t>(col) >> args_.col_shift;
+  // The scale of the group that begins at this lane's first column.
+  __device__ void StoreScale(uint32_t row, float scale) const {
+    const uint32_t group = col_ >> args_.col_shift;
     args_.scales[static_cast<uint64_t>(row) * args_.scale_row_stride +
                  static_cast<uint64_t>(group) * args_.scale_col_stride] = scale;
   }
 
   // ---- Elements -------------------------------------------------------------
 
-  __device__ void RunElements(float scale) const {
+  __device__ void RunElements() const {
+    float scale = 1.0f;
+    if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
+    gpu::AllowDependents();
     const bool exists = Exists();
     // Lanes of a wave meet for the scale of a block of columns.
     if (kOutput != LeanOutput::kPerBlock && !exists) return;
     uint32_t row = first_row_;
+    uint64_t offset = InputOffset(row);
+    gpu::Settle(offset);
+    gpu::WaitForPredecessor();
+
     if constexpr (!kVariant.many_rows) {
-      const Input input = LoadIf(exists, row);
-      const float inverse = gpu::Divide(1.0f, scale);
-      Finish(row, exists, Unpack(input.gate), Unpack(input.up), inverse);
+      const Input input = LoadIf(exists, offset);
+      float inverse = gpu::Divide(1.0f, scale);
+      gpu::Settle(inverse);  // while the loads are on their way
+      Finish(row, OutputOf(row), exists, input, inverse);
     } else {
       constexpr int kAhead = 2;
-      const uint32_t step =
+      const uint32_t rows =
           static_cast<uint32_t>(gpu::BlockCount()) >> args_.blocks_log2;
+      const uint64_t step = static_cast<uint64_t>(rows) * args_.x_pitch;
+      const uint64_t out_step = static_cast<uint64_t>(rows) * args_.out_pitch;
       Input ahead[kAhead];
+      uint32_t next = row;
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        const uint32_t later = row + static_cast<uint32_t>(i) * step;
-        ahead[i] = LoadIf(exists && later < args_.rows, later);
+        ahead[i] = LoadIf(exists && next < args_.rows, offset);
+        next += rows;
+        offset += step;
       }
       const float inverse = gpu::Divide(1.0f, scale);
+      char* out = OutputOf(row);
       while (true) {
 #pragma unroll
         for (int i = 0; i < kAhead; ++i) {
           if (row >= args_.rows) return;
-          const Values gate = Unpack(ahead[i].gate);
-          const Values up = Unpack(ahead[i].up);
-          const uint32_t later = row + kAhead * step;
-          if (exists && later < args_.rows) ahead[i] = Load(later);
-          Finish(row, exists, gate, up, inverse);
-          row += step;
+          Finish(row, out, exists, ahead[i], inverse);
+          // NOTE: not earlier: into the registers that are free now. The other
+          // waves of the unit take longer than the loads.
+          if (exists && next < args_.rows) ahead[i] = Load(offset);
+          row += rows;
+          next += rows;
+          offset += step;
+          out += out_step;
         }
       }
     }
   }
 
-  __device__ void Finish(uint32_t row, bool exists, const Values& gate,
-                         const Values& up, float inverse) const {
-    const Values values = gpu::SwiGlu(gate, up);
+  __device__ void Finish(uint32_t row, char* out, bool exists,
+                         const Input& input, float inverse) const {
+    const Values values = gpu::SwiGlu(Unpack(input.gate), Unpack(input.up));
     if constexpr (kOutput == LeanOutput::kY) {
-      StoreY(row, values);
+      StoreY(out, values);
     } else if constexpr (kOutput == LeanOutput::kStatic) {
-      StoreCodes(row, 0, values, inverse);
+      StoreCodes(out, values, inverse);
     } else {
-      const int col = Column();
       const float amax = gpu::WaveReduce<kWave>(
           FiniteAbsMax(values, 0.0f), (1 << args_.col_shift) / kColumns,
           gpu::Larger{});
       if (!exists) return;
       const float group_scale = DynamicScale(amax);
-      StoreCodes(row, 0, values, gpu::DynamicInverse(group_scale));
-      if ((col & ((1 << args_.col_shift) - 1)) == 0) {
-        StoreScale(row, col, group_scale);
+      StoreCodes(out, values, gpu::DynamicInverse(group_scale));
+      if ((col_ & ((1u << args_.col_shift) - 1)) == 0) {
+        StoreScale(row, group_scale);
       }
     }
   }
 
   // ---- Rows -----------------------------------------------------------------
 
-  __device__ void RunRows() {
+  __device__ void RunRows() const {
+    gpu::AllowDependents();
     uint32_t row = first_row_;
+    uint64_t offset = InputOffset(row);
+    gpu::Settle(offset);
+    gpu::WaitForPredecessor();
+
     Input input[kPieces];
 #pragma unroll
-    for (int k = 0; k < kPieces; ++k) input[k] = LoadIf(Exists(k), row, k);
+    for (int k = 0; k < kPieces; ++k) {
+      input[k] = LoadIf(Exists(k), k == 0 ? offset : InputOffset(row, k));
+    }
     if constexpr (!kVariant.many_rows) {
       OneRow(row, input, 0, args_.rows);
     } else {
       const uint32_t step = static_cast<uint32_t>(gpu::BlockCount());
       // NOTE: slots in turn: a lane may still read the last row's.
-      for (int slot = 0; row < args_.rows; slot ^= 1) {
+      for (uint32_t slot = 0; row < args_.rows; slot ^= 1) {
         OneRow(row, input, slot, row + step);
         row += step;
       }
@@ -264,42 +288,44 @@ class LeanSwiGlu {
   }
 
   // Finishes the row that was fetched; fetches `next`.
-  __device__ void OneRow(uint32_t row, Input (&input)[kPieces], int slot,
-                         uint32_t next) {
+  __device__ void OneRow(uint32_t row, Input (&input)[kPieces], uint32_t slot,
+                         uint32_t next) const {
     Values values[kPieces];
     float amax = 0.0f;
 #pragma unroll
     for (int k = 0; k < kPieces; ++k) {
-      const Values gate = Unpack(input[k].gate);
-      const Values up = Unpack(input[k].up);
+      values[k] = gpu::SwiGlu(Unpack(input[k].gate), Unpack(input[k].up));
       if constexpr (kVariant.many_rows) {
-        if (Exists(k) && next < args_.rows) input[k] = Load(next, k);
+        if (Exists(k) && next < args_.rows) {
+          input[k] = Load(InputOffset(next, k));
+        }
       }
-      values[k] = gpu::SwiGlu(gate, up);
       amax = FiniteAbsMax(values[k], amax);
     }
     const float scale = DynamicScale(RowMax(amax, slot));
     const float inverse = gpu::DynamicInverse(scale);
 #pragma unroll
     for (int k = 0; k < kPieces; ++k) {
-      if (Exists(k)) StoreCodes(row, k, values[k], inverse);
+      if (Exists(k)) StoreCodes(OutputOf(row, k), values[k], inverse);
     }
-    if (Column() == 0) StoreScale(row, 0, scale);
+    if (col_ == 0) StoreScale(row, scale);
   }
 
   // The largest of the row's lanes; every wave publishes one number to every
   // block of the row. No value is NaN or has its sign set.
-  __device__ float RowMax(float value, int slot) const {
-    const int waves = gpu::BlockThreads() / kWave;
-    const int count = waves << args_.blocks_log2;
-    const int lane = gpu::ThreadIndex() % kWave;
+  __device__ float RowMax(float value, uint32_t slot) const {
+    const uint32_t thread = static_cast<uint32_t>(gpu::ThreadIndex());
+    const uint32_t waves = static_cast<uint32_t>(gpu::BlockThreads()) / kWave;
+    const uint32_t count = waves << args_.blocks_log2;
+    const uint32_t lane = thread % kWave;
     float* const partial = gpu::SharedMemory<float>() + slot * count;
-    float* const mine = partial + static_cast<int>(block_in_row_) * waves +
-                        gpu::ThreadIndex() / kWave;
+    float* const mine = partial + (block_in_row_ * waves + thread / kWave);
     value = gpu::WaveMax<kWave>(value);
     if constexpr (kCluster) {
       gpu::ClusterWait();
-      if (lane < 1 << args_.blocks_log2) gpu::StoreShared(mine, lane, value);
+      if (lane <= args_.blocks_mask) {
+        gpu::StoreShared(mine, static_cast<int>(lane), value);
+      }
       gpu::ClusterArrive();
       gpu::ClusterWait();
     } else {
@@ -307,8 +333,13 @@ class LeanSwiGlu {
       gpu::BlockSync();
     }
     value = 0.0f;
-    for (int i = lane; i < count; i += kWave) {
-      value = ::fmaxf(value, partial[i]);
+#pragma unroll 1
+    for (uint32_t begin = lane; begin < count; begin += kAtOnce * kWave) {
+#pragma unroll
+      for (uint32_t i = 0; i < kAtOnce; ++i) {
+        const uint32_t from = begin + i * kWave;
+        if (from < count) value = ::fmaxf(value, partial[from]);
+      }
     }
     return gpu::WaveMax<kWave>(value);
   }
@@ -316,6 +347,7 @@ class LeanSwiGlu {
   const LeanSwiGluArgs& args_;
   uint32_t block_in_row_;
   uint32_t first_row_;
+  uint32_t col_;
 };
 
 }  // namespace lamina::activation_internal

@@ -20,10 +20,10 @@ namespace lean_internal {
 // long as all those lanes fit the units at once.
 inline constexpr int64_t kQuadLanesPerUnit = 1024;
 inline constexpr int64_t kQuadRowLanesPerUnit = 2048;
-// Lanes of the loops over rows that a unit has registers for, and rows a lane
-// that make a loop worth its uneven end.
-inline constexpr int64_t kLoopLanesPerUnit = 1280;
-inline constexpr int64_t kRowLoopLanesPerUnit = 1024;
+// Lanes of the loops over rows that a unit has registers for (56 a lane, with
+// two pieces 64), and rows a lane that make a loop worth its uneven end.
+inline constexpr int64_t kLoopLanesPerUnit = 1120;
+inline constexpr int64_t kTwoPieceLanesPerUnit = 1024;
 inline constexpr int64_t kLoopRows = 8;
 
 // A block's lanes when `blocks` share a row.
@@ -61,7 +61,8 @@ constexpr std::optional<LeanSwiGluPlan> SelectRowLoop(
   if (cols > 16384) return std::nullopt;
   const int pieces = cols <= 8192 ? 1 : 2;
   const int64_t lanes = LanesFor(cols, 8 * pieces, 1, arch);
-  const int64_t groups = arch.units * (kRowLoopLanesPerUnit / lanes);
+  const int64_t most = pieces == 1 ? kLoopLanesPerUnit : kTwoPieceLanesPerUnit;
+  const int64_t groups = arch.units * (most / lanes);
   return LeanSwiGluPlan{.variant = {.output = LeanOutput::kPerRow,
                                     .pieces = pieces,
                                     .many_rows = true},
