@@ -357,10 +357,10 @@ TEST_P(EveryNorm, RunsAndThreadsGiveTheSameBits) {
   c.cols = 1030;
   c.quantized = QuantizedCase{};
   NormResult first;
-  ASSERT_TRUE(MatchesModel(c, testing::TestStream(1), &first));
-  for (const int threads : {1, 2, 3, 7}) {
+  for (const int threads : testing::ThreadsOfRuns()) {
     NormResult again;
     ASSERT_TRUE(MatchesModel(c, testing::TestStream(threads), &again));
+    if (first.codes.empty()) first = again;
     EXPECT_EQ(first, again) << threads << " threads";
   }
 }

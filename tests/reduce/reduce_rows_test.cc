@@ -210,7 +210,7 @@ TYPED_TEST(ReduceRowsTest, BatchesThreadsAndRunsGiveTheSameBits) {
                      testing::TestStream(1))
               .ok());
     }
-    for (const int threads : {1, 1, 2, 3, 7}) {
+    for (const int threads : testing::ThreadsOfRuns()) {
       std::vector<float> y(kBatch * kRows, -7.0f);
       ASSERT_TRUE(ReduceRows({.x = Heads(values.data(), kBatch, kRows, kCols),
                               .reduction = reduction,

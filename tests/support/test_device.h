@@ -10,6 +10,8 @@
 //            it, and operators return when they are done, so that tests need
 //            not know. Without a GPU the program exits with kSkipped.
 
+#include <vector>
+
 #include "lamina/core/stream.h"
 
 namespace lamina::testing {
@@ -18,6 +20,10 @@ inline constexpr int kSkipped = 77;
 
 // Of `threads` threads where that means something.
 Stream TestStream(int threads = 1);
+
+// For TestStream(), numbers of threads that a result must not depend on. They
+// mean nothing to a GPU: two runs.
+std::vector<int> ThreadsOfRuns();
 
 // True when operators run on the CPU backend.
 bool OnCpu();
