@@ -28,23 +28,21 @@ gpu::Error LaunchRowKernelOf(RowKernelArgs args, const RowKernelPlan& plan,
   args.span = gpu::ToSpanArgs(plan.span, args.cols);
   args.lanes = plan.split.lanes;
   const int64_t rows = args.x.total_rows();
-  const int64_t most =
-      spans ? gpu::MaxRows(args.span) : gpu::MaxRows(plan.split);
+  const int64_t most = spans ? gpu::MaxRows(args.span, gpu::kGridBlocks)
+                             : gpu::MaxRows(plan.split, gpu::kGridBlocks);
   RowKernelVariant variant = plan.variant;
   variant.wave_size = target.wave_size;
   return gpu::LaunchMatching<kRowKernelVariants>(
       variant, [&]<std::size_t kIndex>() {
-        for (int64_t first = 0; first < rows; first += most) {
-          const int64_t left = rows - first < most ? rows - first : most;
-          args.first_row = args.span.first_row = first;
-          const gpu::Error error = gpu::Launch(
-              &ActivationKernel<T, kIndex>,
-              spans ? gpu::SpanShape(plan.span, args.span, left)
-                    : gpu::RowShape(plan.split, left, /*reductions=*/1),
-              target, args);
-          if (!error.ok()) return error;
-        }
-        return gpu::Error{};
+        return gpu::LaunchInParts(
+            rows, most, [&](int64_t first, int64_t count) {
+              args.first_row = args.span.first_row = first;
+              return gpu::Launch(
+                  &ActivationKernel<T, kIndex>,
+                  spans ? gpu::SpanShape(plan.span, args.span, count)
+                        : gpu::RowShape(plan.split, count, /*reductions=*/1),
+                  target, args);
+            });
       });
 }
 
