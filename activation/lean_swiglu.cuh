@@ -11,6 +11,7 @@
 // else after it; addresses of outputs are formed after the loads.
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -38,7 +39,9 @@ class LeanSwiGlu {
              kColumns) {}
 
   __device__ void Run() {
-    if constexpr (kOutput == LeanOutput::kPerRow) {
+    if constexpr (!gpu::kWaveRunsHere<kWave>) {
+      return;
+    } else if constexpr (kOutput == LeanOutput::kPerRow) {
       // NOTE: waited for before the exchange: a block must have started before
       // another writes to its shared memory.
       if constexpr (kCluster) gpu::ClusterArriveRelaxed();
@@ -144,7 +147,7 @@ class LeanSwiGlu {
 #pragma unroll
     for (int i = 0; i < kColumns / 4; ++i) {
       const float* const v = values.v + 4 * i;
-      codes.word[i] = gpu::EncodeF8E4M3Fn(v[0] * inverse, v[1] * inverse,
+      codes.word[i] = gpu::EncodeDeviceF8(v[0] * inverse, v[1] * inverse,
                                           v[2] * inverse, v[3] * inverse);
     }
     if constexpr (kColumns == 8) {
@@ -161,14 +164,14 @@ class LeanSwiGlu {
     float largest = amax;
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      largest = ::fmaxf(largest, ::fabsf(values.v[i]));  // ignores NaN
+      largest = std::fmax(largest, std::fabs(values.v[i]));  // ignores NaN
     }
     if (largest <= std::numeric_limits<float>::max()) return largest;
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
-      const float magnitude = ::fabsf(values.v[i]);
+      const float magnitude = std::fabs(values.v[i]);
       if (magnitude <= std::numeric_limits<float>::max()) {
-        amax = ::fmaxf(amax, magnitude);
+        amax = std::fmax(amax, magnitude);
       }
     }
     return amax;
@@ -224,19 +227,21 @@ class LeanSwiGlu {
       }
       const float inverse = gpu::Divide(1.0f, scale);
       char* out = OutputOf(row);
-      while (true) {
-#pragma unroll
-        for (int i = 0; i < kAhead; ++i) {
-          if (row >= args_.rows) return;
-          Finish(row, out, exists, ahead[i], inverse);
-          // NOTE: not earlier: into the registers that are free now. The other
-          // waves of the unit take longer than the loads.
-          if (exists && next < args_.rows) ahead[i] = Load(offset);
-          row += rows;
-          next += rows;
-          offset += step;
-          out += out_step;
-        }
+      const auto finish_one = [&](Input& input) {
+        if (row >= args_.rows) return false;
+        Finish(row, out, exists, input, inverse);
+        // NOTE: not earlier: into the registers that are free now. The other
+        // waves of the unit take longer than the loads.
+        if (exists && next < args_.rows) input = Load(offset);
+        row += rows;
+        next += rows;
+        offset += step;
+        out += out_step;
+        return true;
+      };
+      // NOTE: not a loop over them: they have to stay in registers.
+      static_assert(kAhead == 2, "each of them is named");
+      while (finish_one(ahead[0]) && finish_one(ahead[1])) {
       }
     }
   }
@@ -338,7 +343,7 @@ class LeanSwiGlu {
 #pragma unroll
       for (uint32_t i = 0; i < kAtOnce; ++i) {
         const uint32_t from = begin + i * kWave;
-        if (from < count) value = ::fmaxf(value, partial[from]);
+        if (from < count) value = std::fmax(value, partial[from]);
       }
     }
     return gpu::WaveMax<kWave>(value);

@@ -11,7 +11,7 @@
 
 namespace lamina::activation_internal {
 
-// The one output: y, or e4m3fn codes with f32 scales (static: one).
+// The one output: y, or codes of DeviceInfo::fp8 with f32 scales (static: one).
 enum class LeanOutput : uint8_t { kY, kStatic, kPerRow, kPerBlock };
 
 // act is silu, gate and up are halves of a row, F16 or BF16; every matrix is
@@ -48,6 +48,10 @@ struct LeanSwiGluVariant {
   // Blocks go over several rows each and load the next ones early.
   bool many_rows = false;
   int wave_size = 32;
+
+  constexpr bool CompiledFor(bool clusters) const {
+    return clusters || scope != gpu::RowScope::kCluster;
+  }
 
   friend constexpr bool operator==(const LeanSwiGluVariant&,
                                    const LeanSwiGluVariant&) = default;

@@ -113,7 +113,9 @@ constexpr std::optional<LeanSwiGluPlan> SelectLeanSwiGluPlan(
       output == LeanOutput::kPerRow
           ? lean_internal::SelectRows(rows, cols, arch)
           : lean_internal::SelectElements(output, rows, cols, arch);
-  if (plan.has_value() && plan->blocks() > gpu::kMaxBlocks) return std::nullopt;
+  if (plan.has_value() && plan->blocks() > gpu::MaxBlocks(plan->lanes)) {
+    return std::nullopt;
+  }
   return plan;
 }
 

@@ -232,7 +232,9 @@ __device__ inline void RunVariant(RowKernelArgs args) {
     args.gate.clamped = false;
     args.gate.kind = ActivationKind::kSilu;
   }
-  if constexpr (kVariant.kernel == RowKernel::kSpans) {
+  if constexpr (!gpu::kWaveRunsHere<kVariant.wave_size>) {
+    return;
+  } else if constexpr (kVariant.kernel == RowKernel::kSpans) {
     RunSpans<T, kVariant>(args);
   } else if constexpr (kVariant.kernel == RowKernel::kRow) {
     RunRow<T, kVariant>(args);

@@ -55,6 +55,10 @@ struct RowKernelVariant {
   bool swiglu = false;
   int wave_size = 32;
 
+  constexpr bool CompiledFor(bool clusters) const {
+    return clusters || scope != gpu::RowScope::kCluster;
+  }
+
   friend constexpr bool operator==(const RowKernelVariant&,
                                    const RowKernelVariant&) = default;
 };

@@ -49,13 +49,13 @@ bool IsLean(const MatrixView& view) {
 }
 
 // The one output, when it is one that the lean kernels have.
-std::optional<LeanOutput> LeanOutputOf(const RowKernelArgs& args) {
+std::optional<LeanOutput> LeanOutputOf(const RowKernelArgs& args,
+                                       DType device_fp8) {
   const QuantizedArgs& out = args.quantized;
   if (args.y.has_value() == out.has_value()) return std::nullopt;
   if (args.y.has_value()) return LeanOutput::kY;
-  if (out.codes.dtype != DType::kF8E4M3Fn || out.round_before_quant ||
-      out.clamp || out.scales.dtype != DType::kF32 ||
-      !FitsUint32(out.scales.row_stride) ||
+  if (out.codes.dtype != device_fp8 || out.round_before_quant || out.clamp ||
+      out.scales.dtype != DType::kF32 || !FitsUint32(out.scales.row_stride) ||
       !FitsUint32(out.scales.col_stride)) {
     return std::nullopt;
   }
@@ -76,9 +76,9 @@ std::optional<LeanOutput> LeanOutputOf(const RowKernelArgs& args) {
 
 // Launches a lean kernel when the case is theirs.
 std::optional<gpu::Error> LaunchLean(const RowKernelArgs& args, bool whole,
-                                     const gpu::RowArch& arch,
+                                     const DeviceInfo& device,
                                      const gpu::LaunchTarget& target) {
-  const std::optional<LeanOutput> output = LeanOutputOf(args);
+  const std::optional<LeanOutput> output = LeanOutputOf(args, device.fp8);
   if (!whole || !output.has_value() || !IsSwiGlu(args) ||
       (args.x.dtype != DType::kBF16 && args.x.dtype != DType::kF16)) {
     return std::nullopt;
@@ -89,8 +89,8 @@ std::optional<gpu::Error> LaunchLean(const RowKernelArgs& args, bool whole,
       !FitsUint32(BytesFor(args.x.dtype, args.x.row_stride)) || !IsLean(out)) {
     return std::nullopt;
   }
-  const std::optional<LeanSwiGluPlan> plan =
-      SelectLeanSwiGluPlan(*output, args.x.rows, args.cols, arch);
+  const std::optional<LeanSwiGluPlan> plan = SelectLeanSwiGluPlan(
+      *output, args.x.rows, args.cols, gpu::RowArchOf(device));
   if (!plan.has_value()) return std::nullopt;
   const char* const x = static_cast<const char*>(args.x.data);
   return LaunchLeanSwiGlu(
@@ -119,10 +119,10 @@ absl::Status Run(const char* op, RowKernelArgs args,
   args.x = Flattened(args.x);
   args.y = Flattened(args.y);
   args.quantized = ToQuantizedArgs(quantized);
-  const gpu::RowArch arch = gpu::RowArchOf(GetDeviceInfo(stream.device()));
+  const DeviceInfo& device = GetDeviceInfo(stream.device());
   const bool whole = IsWhole(args);
   if (!forced.has_value()) {
-    const auto error = LaunchLean(args, whole, arch, TargetOf(stream));
+    const auto error = LaunchLean(args, whole, device, TargetOf(stream));
     if (error.has_value()) return ToStatus(op, *error);
   }
   const RowKernelProblem problem{.rows = args.x.total_rows(),
@@ -131,7 +131,8 @@ absl::Status Run(const char* op, RowKernelArgs args,
                                  .whole = whole,
                                  .swiglu = IsSwiGlu(args)};
   const RowKernelPlan plan =
-      forced.has_value() ? *forced : SelectRowKernelPlan(problem, arch);
+      forced.has_value() ? *forced
+                         : SelectRowKernelPlan(problem, gpu::RowArchOf(device));
   return ToStatus(op, Launch(args, plan, TargetOf(stream)));
 }
 

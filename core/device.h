@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lamina/core/dtype.h"
+
 namespace lamina {
 
 enum class Backend : uint8_t { kCpu, kCuda, kHip };
@@ -38,6 +40,8 @@ struct DeviceInfo {
   int64_t cache_bytes = 0;          // last-level cache (GPU: L2)
   int64_t shared_memory_bytes = 0;  // most per block; 0 on the CPU
   int max_cluster_blocks = 1;       // that share their shared memory; 1: none
+  // The FP8 type of its conversions; of those in software where it has none.
+  DType fp8 = DType::kF8E4M3Fn;
 };
 
 // What the device is. Queried once and cached; thread-safe. An index out of

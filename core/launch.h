@@ -16,12 +16,18 @@ struct LaunchTarget {
 };
 
 struct LaunchShape {
-  int64_t blocks = 0;  // a multiple of cluster_blocks, at most kMaxBlocks
+  int64_t blocks = 0;  // a multiple of cluster_blocks, at most MaxBlocks()
   int threads = 0;     // a block; a multiple of the wave size
   int cluster_blocks = 1;
   int64_t shared_bytes = 0;  // dynamic shared memory a block
 };
+// CUDA counts blocks in 31 bits, HIP a grid's threads in 32.
 inline constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
+inline constexpr int64_t kMaxGridThreads = (int64_t{1} << 32) - 1;
+constexpr int64_t MaxBlocks(int threads, int64_t most = kMaxBlocks) {
+  const int64_t blocks = kMaxGridThreads / threads;
+  return blocks < most ? blocks : most;
+}
 
 // The vendor's error code, 0 for none; see ToStatus in core/device/runtime.h.
 struct [[nodiscard]] Error {

@@ -28,14 +28,29 @@ constexpr auto VariantAt(std::size_t index) {
   return variant;
 }
 
+// Whether there is a kernel for it: variants can say that they are for GPUs
+// with clusters, or without.
+template <class Variant>
+constexpr bool IsCompiled(const Variant& variant) {
+  bool compiled = false;
+  for (const bool clusters : kClusterChoices) {
+    compiled = compiled || variant.CompiledFor(clusters);
+  }
+  return compiled;
+}
+
 // Calls launch.template operator()<index>() for the variant that is `wanted`.
 template <const auto& kVariants, class Variant, class Launcher>
 Error LaunchMatching(const Variant& wanted, Launcher&& launch) {
   Error error = kNoKernel;
   const auto try_one = [&]<std::size_t kIndex>() {
-    if (!(VariantAt<kVariants>(kIndex) == wanted)) return false;
-    error = launch.template operator()<kIndex>();
-    return true;
+    constexpr auto kVariant = VariantAt<kVariants>(kIndex);
+    if constexpr (IsCompiled(kVariant)) {
+      if (!(kVariant == wanted)) return false;
+      error = launch.template operator()<kIndex>();
+      return true;
+    }
+    return false;
   };
   [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
     (try_one.template operator()<kIndex>() || ...);

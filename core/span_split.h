@@ -62,7 +62,8 @@ constexpr SpanArgs ToSpanArgs(const SpanSplit& split, int64_t cols) {
 // Rows that one launch takes at most, and the launch of `rows` rows.
 constexpr int64_t MaxRows(const SpanArgs& args,
                           int64_t max_blocks = kMaxBlocks) {
-  const int64_t block_rows = max_blocks / args.spans.divisor;
+  const int64_t block_rows =
+      MaxBlocks(args.block_rows * args.lanes, max_blocks) / args.spans.divisor;
   return (block_rows > 1 ? block_rows : 1) * args.block_rows;
 }
 constexpr LaunchShape SpanShape(const SpanSplit& split, const SpanArgs& args,

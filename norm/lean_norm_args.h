@@ -53,24 +53,38 @@ struct LeanNormVariant {
   bool many_rows = false;
   int wave_size = 32;
 
+  // Without clusters a block has to hold a long row.
+  constexpr bool CompiledFor(bool clusters) const {
+    const bool wide = octets == 4 || (octets == 2 && !many_rows);
+    return clusters ? !wide : scope != gpu::RowScope::kCluster;
+  }
+
   friend constexpr bool operator==(const LeanNormVariant&,
                                    const LeanNormVariant&) = default;
 };
 
 inline constexpr LeanNormVariant kLeanNormVariants[] = {
     {gpu::RowScope::kBlock, 1, LeanOutput::kY, false},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kY, false},
+    {gpu::RowScope::kBlock, 4, LeanOutput::kY, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kY, false},
     {gpu::RowScope::kBlock, 1, LeanOutput::kY, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kY, true},
     {gpu::RowScope::kBlock, 1, LeanOutput::kStatic, false},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kStatic, false},
+    {gpu::RowScope::kBlock, 4, LeanOutput::kStatic, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kStatic, false},
     {gpu::RowScope::kBlock, 1, LeanOutput::kStatic, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kStatic, true},
     {gpu::RowScope::kBlock, 1, LeanOutput::kPerRow, false},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kPerRow, false},
+    {gpu::RowScope::kBlock, 4, LeanOutput::kPerRow, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kPerRow, false},
     {gpu::RowScope::kBlock, 1, LeanOutput::kPerRow, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kPerRow, true},
     {gpu::RowScope::kBlock, 1, LeanOutput::kPerBlock, false},
+    {gpu::RowScope::kBlock, 2, LeanOutput::kPerBlock, false},
+    {gpu::RowScope::kBlock, 4, LeanOutput::kPerBlock, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kPerBlock, false},
     {gpu::RowScope::kBlock, 1, LeanOutput::kPerBlock, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kPerBlock, true},

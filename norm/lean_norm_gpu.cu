@@ -8,8 +8,10 @@ namespace {
 template <class T, bool kResidual, std::size_t kIndex>
 __global__ void __launch_bounds__(kLeanBlockLanes)
     LeanNormKernel(LeanNormArgs args) {
-  LeanNormRow<T, gpu::VariantAt<kLeanNormVariants>(kIndex), kResidual>(args)
-      .Run();
+  constexpr auto kVariant = gpu::VariantAt<kLeanNormVariants>(kIndex);
+  if constexpr (gpu::kWaveRunsHere<kVariant.wave_size>) {
+    LeanNormRow<T, kVariant, kResidual>(args).Run();
+  }
 }
 
 template <class T, bool kResidual>

@@ -30,11 +30,12 @@ constexpr std::optional<LeanNormPlan> SelectLeanNormPlan(
   if (rows * 4 >= arch.units * 3 && cols <= 16384) {
     const int octets = cols <= 4096 ? 1 : 2;
     const int lanes = lanes_for(octets, 1);
-    return LeanNormPlan{.split = {.scope = gpu::RowScope::kBlock,
-                                  .octets = octets,
-                                  .lanes = lanes},
-                        .many_rows = true,
-                        .blocks = arch.units * (int64_t{1024} / lanes)};
+    return LeanNormPlan{
+        .split = {.scope = gpu::RowScope::kBlock,
+                  .octets = octets,
+                  .lanes = lanes},
+        .many_rows = true,
+        .blocks = arch.units * (int64_t{2} * arch.wide_lanes / lanes)};
   }
   if (cols <= 4096) {
     return LeanNormPlan{.split = {.scope = gpu::RowScope::kBlock,
@@ -57,7 +58,14 @@ constexpr std::optional<LeanNormPlan> SelectLeanNormPlan(
                                   .octets = 1,
                                   .lanes = lanes_for(1, 1)}};
   }
-  return std::nullopt;
+  // No clusters: a block holds a row where its lanes have the registers.
+  if (arch.wide_lanes < 1024 || cols > 32768) return std::nullopt;
+  const int octets = cols <= 16384 ? 2 : 4;
+  const int lanes = lanes_for(octets, 1);
+  if (rows > gpu::MaxBlocks(lanes)) return std::nullopt;
+  return LeanNormPlan{.split = {.scope = gpu::RowScope::kBlock,
+                                .octets = octets,
+                                .lanes = lanes}};
 }
 
 }  // namespace lamina::norm_internal

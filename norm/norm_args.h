@@ -36,6 +36,10 @@ struct NormVariant {
   bool long_row = false;
   int wave_size = 32;
 
+  constexpr bool CompiledFor(bool clusters) const {
+    return clusters || scope != gpu::RowScope::kCluster;
+  }
+
   friend constexpr bool operator==(const NormVariant&,
                                    const NormVariant&) = default;
 };

@@ -20,9 +20,8 @@ namespace lamina::norm_internal {
 
 using gpu::Octet;
 
-// 512 lanes of two octets, 1024 of one.
 constexpr int MaxBlockLanes(NormVariant variant) {
-  return variant.octets == 1 ? 1024 : 512;
+  return variant.octets == 1 ? 1024 : gpu::kWideLanes;
 }
 
 // Blocks a unit that registers are kept for. NOTE: left alone, nvcc aims at two
@@ -368,7 +367,9 @@ template <class T, NormVariant kVariant, template <class, bool> class Source,
           class Statistics>
 __device__ inline void RunNorm(const NormArgs& args) {
   using SourceOf = Source<T, kVariant.whole>;
-  if constexpr (kVariant.long_row) {
+  if constexpr (!gpu::kWaveRunsHere<kVariant.wave_size>) {
+    return;
+  } else if constexpr (kVariant.long_row) {
     LongRow<T, kVariant, SourceOf, Statistics>(args).Run();
   } else {
     NormRow<T, kVariant, SourceOf, Statistics>(args);

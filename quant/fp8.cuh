@@ -65,9 +65,9 @@ __device__ inline uint32_t Encode(float x) {
 template <class T>
 __device__ inline Bits64 EncodeOctet(const Octet& octet) {
   const float(&v)[kOctet] = octet.v;
-  if constexpr (kHasF8Instructions && std::is_same_v<T, F8E4M3Fn>) {
-    return {{PackF8E4M3Fn(v[0], v[1], v[2], v[3]),
-             PackF8E4M3Fn(v[4], v[5], v[6], v[7])}};
+  if constexpr (std::is_same_v<T, NativeF8>) {
+    return {{PackNativeF8(v[0], v[1], v[2], v[3]),
+             PackNativeF8(v[4], v[5], v[6], v[7])}};
   } else {
     Bits64 codes = {{0, 0}};
 #pragma unroll
@@ -138,22 +138,27 @@ namespace fp8_internal {
 }
 }  // namespace fp8_internal
 
-// Four codes of F8E4M3Fn, the first one lowest.
-__device__ inline uint32_t EncodeF8E4M3Fn(float a, float b, float c, float d) {
-  if constexpr (kHasF8Instructions) {
-    return PackF8E4M3Fn(a, b, c, d);
+// The type DeviceInfo::fp8 of the architecture that is compiled for.
+using DeviceF8 =
+    std::conditional_t<std::is_void_v<NativeF8>, F8E4M3Fn, NativeF8>;
+
+// Four codes of DeviceF8, the first one lowest.
+__device__ inline uint32_t EncodeDeviceF8(float a, float b, float c, float d) {
+  if constexpr (!std::is_void_v<NativeF8>) {
+    return PackNativeF8(a, b, c, d);
   } else {
     using fp8_internal::EncodeFp8;
-    return EncodeFp8<F8E4M3Fn>(a) | EncodeFp8<F8E4M3Fn>(b) << 8 |
-           EncodeFp8<F8E4M3Fn>(c) << 16 | EncodeFp8<F8E4M3Fn>(d) << 24;
+    return EncodeFp8<DeviceF8>(a) | EncodeFp8<DeviceF8>(b) << 8 |
+           EncodeFp8<DeviceF8>(c) << 16 | EncodeFp8<DeviceF8>(d) << 24;
   }
 }
 
 // Eight codes of `type` (an FP8 type or kI8), the first one lowest.
+template <class Native = NativeF8>
 __device__ inline Bits64 EncodeOctet(DType type, const Octet& octet) {
-  if constexpr (kHasF8Instructions) {
-    if (type == DType::kF8E4M3Fn) {
-      return fp8_internal::EncodeOctet<F8E4M3Fn>(octet);
+  if constexpr (!std::is_void_v<Native>) {
+    if (type == DTypeOf<Native>::value) {
+      return fp8_internal::EncodeOctet<Native>(octet);
     }
   }
   return fp8_internal::EncodeInSoftware(type, octet);

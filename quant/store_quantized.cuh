@@ -85,7 +85,7 @@ namespace store_internal {
                                                                float amax) {
 #pragma unroll
   for (int i = 0; i < kOctet; ++i) {
-    const float magnitude = ::fabsf(octet.v[i]);
+    const float magnitude = std::fabs(octet.v[i]);
     if (i < count && magnitude <= std::numeric_limits<float>::max() &&
         magnitude > amax) {
       amax = magnitude;
@@ -101,11 +101,11 @@ __device__ inline float FiniteAbsMax(const Octet& octet, int count,
                                      float amax) {
   if (kWhole && count <= 0) return amax;
   if (kWhole || count == kOctet) {
-    // fmaxf ignores NaN; an infinity is rare and sorted out below.
+    // fmax ignores NaN; an infinity is rare and sorted out below.
     float largest = amax;
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
-      largest = ::fmaxf(largest, ::fabsf(octet.v[i]));
+      largest = std::fmax(largest, std::fabs(octet.v[i]));
     }
     if (largest <= std::numeric_limits<float>::max()) return largest;
   }

@@ -47,7 +47,10 @@ struct RowSplit {
 // Rows that one launch can take.
 constexpr int64_t MaxRows(const RowSplit& split,
                           int64_t max_blocks = kMaxBlocks) {
-  return max_blocks / split.cluster_blocks * split.rows_per_block();
+  const int threads =
+      split.scope == RowScope::kWave ? split.block_lanes : split.lanes;
+  return MaxBlocks(threads, max_blocks) / split.cluster_blocks *
+         split.rows_per_block();
 }
 
 // What a split depends on, beside the rows.
@@ -55,12 +58,15 @@ struct RowArch {
   int units = 1;  // SMs or CUs
   int wave_size = 32;
   int max_cluster_blocks = 1;  // 1: no clusters
+  // Lanes of a block whose lanes have 128 registers each.
+  int wide_lanes = 512;
 };
 
 inline RowArch RowArchOf(const DeviceInfo& info) {
   return {.units = info.num_units,
           .wave_size = info.wave_size,
-          .max_cluster_blocks = info.max_cluster_blocks};
+          .max_cluster_blocks = info.max_cluster_blocks,
+          .wide_lanes = info.device.backend == Backend::kHip ? 1024 : 512};
 }
 
 // A split for kernels that keep a row in registers. Rows that do not fit get
@@ -89,7 +95,7 @@ constexpr RowSplit SelectRowSplit(int64_t rows, int64_t cols,
             .lanes = lanes_for(1, blocks),
             .cluster_blocks = blocks};
   }
-  if (cols <= 512 * 8 * 2) {
+  if (cols <= int64_t{arch.wide_lanes} * 8 * 2) {
     const int octets = cols <= 4096 ? 1 : 2;
     return {.scope = RowScope::kBlock,
             .octets = octets,
@@ -102,7 +108,7 @@ constexpr RowSplit SelectRowSplit(int64_t rows, int64_t cols,
             .lanes = lanes_for(1, blocks),
             .cluster_blocks = blocks};
   }
-  return {.scope = RowScope::kBlock, .octets = 2, .lanes = 512};
+  return {.scope = RowScope::kBlock, .octets = 2, .lanes = arch.wide_lanes};
 }
 
 // The launch of a kernel with `reductions` reductions over `rows` rows.

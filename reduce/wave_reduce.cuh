@@ -11,7 +11,7 @@ namespace lamina::gpu {
 template <int kWave, class T, class Combine>
 __device__ inline T WaveReduce(T value, int lanes, Combine&& combine) {
   for (int mask = 1; mask < lanes; mask *= 2) {
-    value = combine(value, ShuffleXor<kWave>(value, mask));
+    value = combine(value, ExchangeHalves<kWave>(value, mask));
   }
   return value;
 }

@@ -8,8 +8,10 @@
 // Barriers  BlockSync; ClusterArrive and ClusterWait, the two halves of a
 //           barrier of the cluster; ClusterArriveRelaxed: orders no memory;
 //           ClusterIndex, ClusterRank, ClusterBlocks
-// Lanes     ShuffleXor<kWave>(value, mask), WaveMax<kWave>(value): all lanes of
-//           the wave take part
+// Lanes     ExchangeHalves<kWave>(value, mask): the value of the other half of
+//           the group of 2 * mask adjacent lanes (mask: a power of two). All
+//           lanes of a half hold the same value. WaveMax<kWave>(value). All
+//           lanes of the wave take part in both.
 // Shared    SharedMemory<T>(): the block's dynamic shared memory;
 //           StoreShared(pointer, rank, value): a float or int64_t, to the same
 //           place in another block of the cluster
@@ -21,8 +23,11 @@
 // Math      SquareRoot, Divide: exactly rounded; MultiplyWhereNegative;
 //           ApproximateReciprocal, ApproximateReciprocalSquareRoot,
 //           ApproximateExp2
-// Convert   PackBf16, PackF16, UnpackF16; with kHasF8Instructions also
-//           PackF8E4M3Fn
+// Convert   PackBf16, PackF16, UnpackF16; NativeF8, the FP8 type that the
+//           architecture converts to (void: none), and PackNativeF8
+// Compiled  kWaveSizes, kClusterChoices: what kernels are compiled for;
+//           kWaveRunsHere<kWave>: whether this pass of the compiler needs them;
+//           kWideLanes: lanes of a block whose lanes have 128 registers each
 
 #if defined(LAMINA_SIMT)
 #include "lamina/core/device/simt/intrinsics.cuh"

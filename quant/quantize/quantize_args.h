@@ -42,6 +42,10 @@ struct QuantizeVariant {
   bool whole = true;
   int wave_size = 32;
 
+  constexpr bool CompiledFor(bool clusters) const {
+    return clusters || scope != gpu::RowScope::kCluster;
+  }
+
   friend constexpr bool operator==(const QuantizeVariant&,
                                    const QuantizeVariant&) = default;
 };

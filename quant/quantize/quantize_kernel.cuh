@@ -209,7 +209,9 @@ __device__ inline void RunAmax(const QuantizeKernelArgs& args) {
 template <class T, QuantizeVariant kVariant>
 __device__ inline void RunQuantize(const QuantizeKernelArgs& args) {
   // NOTE: not a switch: only one of them is compiled.
-  if constexpr (kVariant.kernel == QuantizeKernel::kSpans) {
+  if constexpr (!gpu::kWaveRunsHere<kVariant.wave_size>) {
+    return;
+  } else if constexpr (kVariant.kernel == QuantizeKernel::kSpans) {
     RunSpans<T, kVariant>(args);
   } else if constexpr (kVariant.kernel == QuantizeKernel::kRow) {
     RunRow<T, kVariant>(args);

@@ -26,6 +26,10 @@ struct ReduceRowsVariant {
   bool whole = true;  // x can be moved by octets
   int wave_size = 32;
 
+  constexpr bool CompiledFor(bool clusters) const {
+    return clusters || scope != gpu::RowScope::kCluster;
+  }
+
   friend constexpr bool operator==(const ReduceRowsVariant&,
                                    const ReduceRowsVariant&) = default;
 };

@@ -8,7 +8,10 @@ namespace {
 template <class T, std::size_t kIndex>
 __global__ void __launch_bounds__(512)
     ReduceRowsKernel(ReduceRowsKernelArgs args) {
-  ReduceRow<T, gpu::VariantAt<kReduceRowsVariants>(kIndex)>(args).Run();
+  constexpr auto kVariant = gpu::VariantAt<kReduceRowsVariants>(kIndex);
+  if constexpr (gpu::kWaveRunsHere<kVariant.wave_size>) {
+    ReduceRow<T, kVariant>(args).Run();
+  }
 }
 
 template <class T, std::size_t kIndex>

@@ -215,7 +215,8 @@ TEST_P(EveryNorm, OneOutputOfWholeOctets) {
   }
   constexpr struct {
     int64_t rows, cols;
-  } kShapes[] = {{3, 1032}, {2, 8200}, {130, 1032}, {33, 8200}};
+  } kShapes[] = {{3, 1032},  {2, 8200},  {130, 1032},
+                 {33, 8200}, {1, 16392}, {1, 32776}};
   const std::vector<std::optional<QuantizedCase>> outputs = {
       std::nullopt,
       QuantizedCase{.granularity = ScaleGranularity::kPerTensor,

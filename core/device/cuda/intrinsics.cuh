@@ -8,10 +8,20 @@
 
 #include <cstdint>
 
+#include "lamina/core/dtype.h"
+
 namespace lamina::gpu {
 
 // The wave sizes that kernels are compiled for.
 inline constexpr int kWaveSizes[] = {32};
+template <int kWave>
+inline constexpr bool kWaveRunsHere = true;
+
+// NOTE: architectures without clusters are launched with one block each.
+inline constexpr bool kClusterChoices[] = {true};
+
+// RowArch::wide_lanes.
+inline constexpr int kWideLanes = 512;
 
 struct alignas(16) Bits128 {
   uint32_t word[4];
@@ -81,7 +91,6 @@ __device__ inline void StoreShared(int64_t* pointer, int rank, int64_t value) {
       : "memory");
 }
 #else
-// NOTE: architectures without clusters are launched with one block each.
 __device__ inline int ClusterRank() { return 0; }
 __device__ inline int ClusterBlocks() { return 1; }
 __device__ inline int64_t ClusterIndex() { return BlockIndex(); }
@@ -97,17 +106,17 @@ __device__ inline void StoreShared(T* pointer, int, T value) {
 // ---- Lanes ------------------------------------------------------------------
 
 template <int kWave>
-__device__ inline float ShuffleXor(float value, int mask) {
+__device__ inline float ExchangeHalves(float value, int mask) {
   static_assert(kWave == 32, "a CUDA warp has 32 lanes");
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 template <int kWave>
-__device__ inline int32_t ShuffleXor(int32_t value, int mask) {
+__device__ inline int32_t ExchangeHalves(int32_t value, int mask) {
   static_assert(kWave == 32, "a CUDA warp has 32 lanes");
   return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 template <int kWave>
-__device__ inline int64_t ShuffleXor(int64_t value, int mask) {
+__device__ inline int64_t ExchangeHalves(int64_t value, int mask) {
   static_assert(kWave == 32, "a CUDA warp has 32 lanes");
   return __shfl_xor_sync(0xffffffffu, static_cast<long long>(value), mask);
 }
@@ -257,14 +266,15 @@ __device__ inline void UnpackF16(uint32_t pair, float& a, float& b) {
   b = values.y;
 }
 
-// Saturating; NaN becomes a NaN code. Before sm_89 the functions below would
-// be software: quant/fp8.cuh has its own.
+// The FP8 type that the architecture converts to in hardware; void: none.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-inline constexpr bool kHasF8Instructions = false;
+using NativeF8 = void;
 #else
-inline constexpr bool kHasF8Instructions = true;
+using NativeF8 = F8E4M3Fn;
 #endif
-__device__ inline uint32_t PackF8E4M3Fn(float a, float b, float c, float d) {
+
+// Four codes of NativeF8. Saturating; NaN becomes a NaN code.
+__device__ inline uint32_t PackNativeF8(float a, float b, float c, float d) {
   const uint32_t low =
       __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
   const uint32_t high =

@@ -294,8 +294,8 @@ void RunCluster(int64_t first_block) {
 
 void Run(const Grid& grid, void (*kernel)(const void*), const void* args) {
   const gpu::LaunchShape& shape = grid.shape;
-  if (shape.blocks < 0 || shape.blocks > gpu::kMaxBlocks ||
-      shape.threads <= 0 || shape.threads > 1024 ||
+  if (shape.blocks < 0 || shape.threads <= 0 || shape.threads > 1024 ||
+      shape.blocks > gpu::MaxBlocks(shape.threads) ||
       shape.threads % grid.wave_size != 0 || shape.cluster_blocks < 1 ||
       shape.cluster_blocks > 8 || shape.blocks % shape.cluster_blocks != 0) {
     std::fprintf(stderr,

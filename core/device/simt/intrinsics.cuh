@@ -21,6 +21,13 @@
 namespace lamina::gpu {
 
 inline constexpr int kWaveSizes[] = {32, 64};
+template <int kWave>
+inline constexpr bool kWaveRunsHere = true;
+
+inline constexpr bool kClusterChoices[] = {false, true};
+
+// RowArch::wide_lanes.
+inline constexpr int kWideLanes = 1024;
 
 struct alignas(16) Bits128 {
   uint32_t word[4];
@@ -47,13 +54,15 @@ inline void StoreShared(T* pointer, int rank, T value) {
   *static_cast<T*>(simt::MapShared(pointer, rank)) = value;
 }
 
+// NOTE: as the hardware does it: waves of 32 exchange with lane ^ mask, waves
+// of 64 mirror the group, which is the same where a half holds one value.
 template <int kWave, class T>
-inline T ShuffleXor(T value, int mask) {
+inline T ExchangeHalves(T value, int mask) {
   static_assert(sizeof(T) <= sizeof(uint64_t), "one register a lane");
   if (simt::WaveSize() != kWave) std::abort();
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  bits = simt::ShuffleXor(bits, mask);
+  bits = simt::ShuffleXor(bits, kWave == 64 ? 2 * mask - 1 : mask);
   std::memcpy(&value, &bits, sizeof(T));
   return value;
 }
@@ -62,7 +71,7 @@ template <int kWave>
 inline float WaveMax(float value) {
   if (!(value >= 0.0f)) std::abort();
   for (int mask = 1; mask < kWave; mask *= 2) {
-    value = std::fmax(value, ShuffleXor<kWave>(value, mask));
+    value = std::fmax(value, ExchangeHalves<kWave>(value, mask));
   }
   return value;
 }
@@ -142,7 +151,7 @@ inline void UnpackF16(uint32_t pair, float& a, float& b) {
 }
 
 // No FP8 instructions: quant/fp8.cuh converts in software.
-inline constexpr bool kHasF8Instructions = false;
-inline uint32_t PackF8E4M3Fn(float, float, float, float) { std::abort(); }
+using NativeF8 = void;
+inline uint32_t PackNativeF8(float, float, float, float) { std::abort(); }
 
 }  // namespace lamina::gpu
