@@ -2,11 +2,7 @@
 option(LAMINA_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
 set(LAMINA_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 
-if(LAMINA_GPU STREQUAL "hip")
-  message(FATAL_ERROR
-    "LAMINA_GPU=${LAMINA_GPU}: this version has no ${LAMINA_GPU} backend; \
-the CPU backend is preset cpu")
-elseif(NOT LAMINA_GPU MATCHES "^(none|cuda)$")
+if(NOT LAMINA_GPU MATCHES "^(none|cuda|hip)$")
   message(FATAL_ERROR "LAMINA_GPU is none, cuda or hip; given: ${LAMINA_GPU}")
 endif()
 
@@ -18,6 +14,8 @@ endif()
 
 if(LAMINA_GPU STREQUAL "cuda")
   include(LaminaCuda)
+elseif(LAMINA_GPU STREQUAL "hip")
+  include(LaminaHip)
 endif()
 
 # For our own sources only, never for those who link them.
@@ -33,6 +31,10 @@ if(LAMINA_GPU STREQUAL "cuda")
   target_compile_definitions(lamina_flags INTERFACE LAMINA_GPU_CUDA=1)
   target_compile_options(lamina_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:${LAMINA_CUDA_FLAGS}>")
+elseif(LAMINA_GPU STREQUAL "hip")
+  target_compile_definitions(lamina_flags INTERFACE LAMINA_GPU_HIP=1)
+  target_compile_options(lamina_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:HIP>:${LAMINA_HIP_FLAGS}>")
 endif()
 if(LAMINA_SANITIZE)
   target_compile_options(lamina_flags INTERFACE

@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 
 # lamina_library(NAME norm HDRS … SRCS … GPU_SRCS … DEPS … PRIVATE_DEPS …
-#   [CUDA_SRCS …] [SIMT_SRCS …])
+#   [CUDA_SRCS …] [HIP_SRCS …] [SIMT_SRCS …])
 #
 # One static library lamina_<name> with the alias lamina::<name> and an include
 # root of its own: a build-tree link <root>/lamina/<name> -> source folder, so
@@ -11,11 +11,11 @@ include(CMakePackageConfigHelpers)
 # compiled alone by the target all_verify_interface_header_sets.
 #
 # GPU_SRCS, kernels (.cu) and the host code that only they need (.cc), are part
-# of the library in a GPU build; CUDA_SRCS in a CUDA build. Without a GPU, and
+# of the library in a GPU build; CUDA_SRCS, HIP_SRCS in that vendor's. Without a GPU, and
 # with tests, they are in lamina_<name>_simt instead: see lamina_simt_library.
 function(lamina_library)
   cmake_parse_arguments(ARG "" "NAME"
-    "HDRS;SRCS;GPU_SRCS;CUDA_SRCS;SIMT_SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+    "HDRS;SRCS;GPU_SRCS;CUDA_SRCS;HIP_SRCS;SIMT_SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target lamina_${ARG_NAME})
   add_library(${target} STATIC ${ARG_SRCS})
   add_library(lamina::${ARG_NAME} ALIAS ${target})
@@ -50,6 +50,9 @@ function(lamina_library)
     if(gpu_sources)
       lamina_cuda_all_architectures(${target} ${gpu_sources})
     endif()
+  elseif(LAMINA_GPU STREQUAL "hip")
+    target_sources(${target} PRIVATE ${ARG_GPU_SRCS} ${ARG_HIP_SRCS})
+    lamina_hip_target(${target} ${ARG_GPU_SRCS})
   elseif(LAMINA_BUILD_TESTS AND (ARG_GPU_SRCS OR ARG_SIMT_SRCS))
     lamina_simt_library(${ARG_NAME}
       SRCS ${ARG_SRCS} ${ARG_GPU_SRCS} ${ARG_SIMT_SRCS}
@@ -143,5 +146,6 @@ function(lamina_install_package)
   install(FILES
     ${lamina_BINARY_DIR}/laminaConfig.cmake
     ${lamina_BINARY_DIR}/laminaConfigVersion.cmake
+    $<$<STREQUAL:${LAMINA_GPU},hip>:${lamina_SOURCE_DIR}/cmake/FindHIPRuntime.cmake>
     DESTINATION ${destination} COMPONENT core)
 endfunction()

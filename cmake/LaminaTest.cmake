@@ -32,8 +32,7 @@ function(lamina_test)
   endif()
 
   if(NOT LAMINA_GPU STREQUAL "none")
-    target_link_libraries(${target} PRIVATE
-      $<$<STREQUAL:${LAMINA_GPU},cuda>:lamina_pinned_new>)
+    target_link_libraries(${target} PRIVATE lamina_pinned_new)
     lamina_discover_tests(${target} "${ARG_NAME}.gpu." gpu
       LAMINA_TEST_DEVICE=${LAMINA_GPU} "${ARG_GPU_FILTER}")
     return()

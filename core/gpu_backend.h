@@ -16,6 +16,9 @@ constexpr bool kHasHip = true;
 #elif defined(LAMINA_GPU_CUDA)
 constexpr bool kHasCuda = true;
 constexpr bool kHasHip = false;
+#elif defined(LAMINA_GPU_HIP)
+constexpr bool kHasCuda = false;
+constexpr bool kHasHip = true;
 #else
 constexpr bool kHasCuda = false;
 constexpr bool kHasHip = false;

@@ -22,7 +22,8 @@ VENDOR_FOLDERS = ("core/device/", "bench/peers/")
 VENDOR_FILES = (
     "core/launch.cuh",
     "core/attributes.h",
-    "tests/support/pinned_new.cc",
+    "tests/support/pinned_memory_cuda.cc",
+    "tests/support/pinned_memory_hip.cc",
 )
 SOURCE_SUFFIXES = (".h", ".cc", ".cuh", ".cu")
 
@@ -31,8 +32,11 @@ VENDOR_TOKEN = re.compile(
     r"|\b__(?:CUDA|HIP|AMDGCN|GFX|NVCC)\w*|\b__(?:shfl|ballot|syncthreads)\w*"
     r"|\b(?:warpSize|threadIdx|blockIdx)\b"
 )
-# Host SIMT defines the vendors' keywords away.
-KEYWORD_FILE = "core/device/simt/intrinsics.cuh"
+# Host SIMT defines the vendors' keywords away; HIP's are attributes.
+KEYWORD_FILES = (
+    "core/device/hip/intrinsics.cuh",
+    "core/device/simt/intrinsics.cuh",
+)
 MACROS = {"LAMINA_HD", "LAMINA_RETURN_IF_ERROR", "LAMINA_ASSIGN_OR_RETURN"}
 # Pieces of the three, and what Highway's multiple inclusion asks for.
 HELPER_MACRO = re.compile(
@@ -150,7 +154,7 @@ def macros(root):
             local = not path.endswith(".h") and re.search(
                 rf"^\s*#\s*undef\s+{name}\b", code, re.M
             )
-            keyword = path == KEYWORD_FILE and name.startswith("__")
+            keyword = path in KEYWORD_FILES and name.startswith("__")
             if not (
                 name in MACROS
                 or HELPER_MACRO.fullmatch(name)

@@ -1,9 +1,8 @@
-// For test programs of a CUDA build: with LAMINA_TEST_DEVICE=cuda, operator new
-// and the main thread's stack are memory that the host and the GPU both reach,
-// and launches are synchronous. So the tests of the CPU kernels test the GPU's
-// unchanged.
+// For test programs of a GPU build: with LAMINA_TEST_DEVICE=cuda (or hip),
+// operator new and the main thread's stack are memory that the host and the GPU
+// both reach, and launches are synchronous. So the tests of the CPU kernels
+// test the GPU's unchanged.
 
-#include <cuda_runtime_api.h>
 #include <pthread.h>
 
 #include <cstdint>
@@ -13,22 +12,8 @@
 #include <new>
 
 #include "gtest/gtest.h"
-#include "tests/support/sparse_memory.h"
+#include "tests/support/pinned_memory.h"
 #include "tests/support/test_device.h"
-
-namespace lamina::testing {
-
-void* AllocateManaged(int64_t bytes) {
-  void* data = nullptr;
-  if (cudaMallocManaged(&data, static_cast<size_t>(bytes)) != cudaSuccess) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  return data;
-}
-void FreeManaged(void* data) { cudaFree(data); }
-
-}  // namespace lamina::testing
 
 namespace {
 
@@ -42,16 +27,10 @@ class Arena {
   // What is allocated before is the host's alone. NOTE: not in a constructor:
   // compute-sanitizer must be there before CUDA is.
   void Open() {
-    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
-    void* memory = nullptr;
-    if (cudaHostAlloc(&memory, kArenaBytes,
-                      cudaHostAllocMapped | cudaHostAllocPortable) ==
-        cudaSuccess) {
-      begin_ = next_ = static_cast<uint8_t*>(memory);
-      end_ = begin_ + kArenaBytes;
-    } else {
-      cudaGetLastError();
-    }
+    lamina::testing::MakeLaunchesSynchronous();
+    begin_ = next_ =
+        static_cast<uint8_t*>(lamina::testing::AllocatePinned(kArenaBytes));
+    if (begin_ != nullptr) end_ = begin_ + kArenaBytes;
   }
 
   void* Allocate(size_t bytes) {
@@ -130,12 +109,10 @@ int main(int argc, char** argv) {
   if (!lamina::testing::OnCpu()) TheArena().Open();
   int result = 1;
   constexpr size_t kStackBytes = size_t{8} << 20;
-  void* stack = nullptr;
-  if (lamina::testing::OnCpu() ||
-      cudaHostAlloc(&stack, kStackBytes,
-                    cudaHostAllocMapped | cudaHostAllocPortable) !=
-          cudaSuccess) {
-    cudaGetLastError();
+  void* const stack = lamina::testing::OnCpu()
+                          ? nullptr
+                          : lamina::testing::AllocatePinned(kStackBytes);
+  if (stack == nullptr) {
     run(&result);
     return result;
   }

@@ -28,8 +28,8 @@ class SparseMemory {
   void* data_;
 };
 
-// A CUDA build's own way to get such memory, when LAMINA_TEST_DEVICE is cuda
-// (tests/support/pinned_new.cc); absent elsewhere.
+// A GPU build's own way to get such memory, when LAMINA_TEST_DEVICE is a GPU
+// (tests/support/pinned_memory.h); absent elsewhere.
 [[gnu::weak]] void* AllocateManaged(int64_t bytes);
 [[gnu::weak]] void FreeManaged(void* data);
 

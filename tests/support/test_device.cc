@@ -41,9 +41,10 @@ Stream TestStream(int threads) {
   const std::string& name = DeviceName();
   if (name == "cpu") return Stream::Cpu(threads);
   if (name == "simt32" || name == "cuda") return GpuTestStream(Backend::kCuda);
-  if (name == "simt64") return GpuTestStream(Backend::kHip);
-  std::printf("LAMINA_TEST_DEVICE: given %s, want simt32, simt64 or cuda\n",
-              name.c_str());
+  if (name == "simt64" || name == "hip") return GpuTestStream(Backend::kHip);
+  std::printf(
+      "LAMINA_TEST_DEVICE: given %s, want simt32, simt64, cuda or hip\n",
+      name.c_str());
   std::exit(2);
 }
 

@@ -6,7 +6,8 @@
 //   (unset)  the CPU, every SIMD target
 //   simt32   GPU kernels run on the host, waves of 32 lanes (programs linked
 //   simt64   with the _simt libraries); of 64
-//   cuda     the first CUDA device. Memory from operator new can be reached by
+//   cuda     the first CUDA device; hip: the first HIP device. Memory from
+//   operator new can be reached by
 //            it, and operators return when they are done, so that tests need
 //            not know. Without a GPU the program exits with kSkipped.
 
