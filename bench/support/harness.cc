@@ -177,6 +177,11 @@ bool RunCases(const std::vector<Case>& cases, const Options& options,
       PrintRow(c, result);
       if (json.is_open()) {
         json << Record(c, result, stream).dump() << std::endl;
+        if (!json) {
+          std::fprintf(stderr, "bench: %s: not everything was written\n",
+                       options.json.c_str());
+          return false;
+        }
       }
     }
   }
