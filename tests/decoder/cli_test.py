@@ -129,7 +129,7 @@ class CommandLine(unittest.TestCase):
         for backend in {"cuda", "hip"} - here:
             self.expect_error(3, backend, "devices", "--backend", backend)
             self.expect_error(3, backend, "bench", "--backend", backend)
-        self.expect_error(3, "cpu", "tune")
+        self.expect_error(3, "tuning", "tune")
 
     def test_devices_json(self):
         result = run("devices", "--json", "--threads", "1")
