@@ -72,9 +72,9 @@ elseif(STEP STREQUAL "subdirectory")
     -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
   run(COMMAND ${CMAKE_COMMAND} --build "${WORK}/subdirectory" --target consumer)
   run(COMMAND "${WORK}/subdirectory/consumer" EXPECT "${answer}")
-elseif(STEP STREQUAL "no_gpu_backend")
-  run(COMMAND ${CMAKE_COMMAND} --preset hip -S ${SOURCE} -B "${WORK}/hip"
-    FAIL "this version has no hip backend")
+elseif(STEP STREQUAL "unknown_gpu_backend")
+  run(COMMAND ${CMAKE_COMMAND} --preset cpu -S ${SOURCE} -B "${WORK}/other"
+    -DLAMINA_GPU=vulkan FAIL "LAMINA_GPU is none, cuda or hip; given: vulkan")
 else()
   message(FATAL_ERROR "unknown step ${STEP}")
 endif()
