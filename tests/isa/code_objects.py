@@ -1,7 +1,7 @@
 """AMD kernels of object files or static libraries: their instructions and what
 they take of the machine.
 
-    for kernel in kernels("build/hip/norm/liblamina_norm.a", tools): ...
+    for kernel in kernels("build/hip/norm/liblamina_norm.a", tools): …
 """
 
 import dataclasses
@@ -102,10 +102,12 @@ def compile_kernels(source, arch, tools, includes):
         return pathlib.Path(file.name).read_bytes()
 
 
-def kernels(path, tools):
-    """The kernels in an object file or library; `tools`: where llvm's are."""
+def kernels(path, tools, only=None):
+    """The kernels in an object file or library, of one architecture or all;
+    `tools`: where llvm's are."""
     for arch, code in _bundled(pathlib.Path(path).read_bytes()):
-        yield from kernels_of(code, arch, tools)
+        if only in (None, arch):
+            yield from kernels_of(code, arch, tools)
 
 
 def kernels_of(code, arch, tools):

@@ -98,7 +98,7 @@ def problems(kernel, rule):
 
 def kernels_in(path, options):
     if not path.endswith(".cu"):
-        return code_objects.kernels(path, options.tools)
+        return code_objects.kernels(path, options.tools, options.arch)
     roots = sorted(pathlib.Path(options.includes).iterdir())
     code = code_objects.compile_kernels(
         path, options.arch, options.tools, roots
@@ -123,7 +123,7 @@ def main():
     checked = 0
     for library in options.libraries:
         for kernel in kernels_in(library, options):
-            if kernel.arch != options.arch or kernel.is_empty():
+            if kernel.is_empty():
                 continue
             checked += 1
             found = []

@@ -87,8 +87,11 @@ Error DeviceError() {
 
 absl::Status ErrorStatus(const char* op, int code) {
   const auto error = static_cast<hipError_t>(code);
-  const std::string message = absl::StrCat(op, ": ", hipGetErrorName(error),
-                                           ": ", hipGetErrorString(error));
+  const std::string name = hipGetErrorName(error);
+  std::string message = absl::StrCat(op, ": ", name);
+  // NOTE: older runtimes have no other text than the name.
+  const std::string text = hipGetErrorString(error);
+  if (text != name) absl::StrAppend(&message, ": ", text);
   switch (error) {
     case hipErrorMemoryAllocation:
     case hipErrorLaunchOutOfResources:
