@@ -71,7 +71,7 @@ void WriteDocument() {
       "tables; a\n"
       "test compares. Each line is supported by the CPU backend, on every SIMD "
       "target,\n"
-      "and by the CUDA backend but for SkinnyGemm and the operators of "
+      "and by the GPU backends but for SkinnyGemm and the operators of "
       "`attention`.");
   Section("ReduceRows", {"x", "y"}, ReduceRowsTable{});
   Section("ReduceRows, index of the maximum", {"x", "y"}, ArgMaxRowsTable{});
