@@ -277,9 +277,11 @@ TYPED_TEST(GatedActivationOf, RowsThreadsAndRunsDoNotMatter) {
 
 TYPED_TEST(GatedActivationOf, NanInfAndHugeValues) {
   using T = typename TestFixture::Element;
-  const float edges[] = {0.0f,  -0.0f, 1.0f, -88.5f,   -1e4f, -65504.0f,
-                         kInf,  -kInf, kNan, 65504.0f, 10.5f, -13.24f,
-                         20.0f, 40.0f, 1e4f, -3e38f};
+  const float edges[] = {0.0f, -0.0f, 1.0f, -88.5f, -1e4f, -65504.0f, kInf,
+                         -kInf, kNan, 65504.0f, 10.5f, -13.24f, 20.0f, 40.0f,
+                         1e4f, -3e38f,
+                         // 1 + e^-x is 2 less an ULP: core/quick_divide.cuh.
+                         0x1p-23f, -0x1p-23f};
   const int64_t cols = std::size(edges) * std::size(edges);
   for (const GateSpec& spec : AllSpecs()) {
     SCOPED_TRACE(NameOf(spec));
