@@ -186,7 +186,7 @@ __device__ inline Octet DecodeOctet(DType type, const Bits64& codes) {
 #pragma unroll
   for (int i = 0; i < kOctet; ++i) {
     if (i < count) {
-      p[i] = static_cast<uint8_t>(codes.word[i / 4] >> (8 * (i % 4)));
+      Store8(static_cast<uint8_t>(codes.word[i / 4] >> (8 * (i % 4))), p + i);
     }
   }
 }

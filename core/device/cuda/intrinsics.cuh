@@ -203,6 +203,9 @@ __device__ inline void Store64(Bits64 bits, void* p) {
       "r"(bits.word[0]), "r"(bits.word[1])
       : "memory");
 }
+__device__ inline void Store8(uint8_t bits, void* p) {
+  *static_cast<uint8_t*>(p) = bits;
+}
 __device__ inline void Store32(uint32_t bits, void* p) {
   asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)),
                "r"(bits)

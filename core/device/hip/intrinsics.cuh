@@ -70,10 +70,12 @@ __device__ inline int64_t BlockCount() {
   return __builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x();
 }
 
+// NOTE: orders shared memory only: ordering all memory would make it wait for
+// loads that are on their way, and drop RDNA's nearest cache.
 __device__ inline void BlockSync() {
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
 }
 
 // ---- Clusters: of one block each. -------------------------------------------
@@ -102,8 +104,15 @@ inline constexpr int kRowMirror = 0x140;       // lane ^ 15
 inline constexpr int kRowBroadcast15 = 0x142;  // CDNA: a row's last lane to the
 inline constexpr int kRowBroadcast31 = 0x143;  // next row, or the next two
 
-template <int kControl, int kRowMask = 0xf>
-__device__ inline int MoveDpp(int old, int value) {
+// Within rows of 16 lanes every lane has a source. NOTE: said in this way the
+// move becomes part of the instruction that uses it.
+template <int kControl>
+__device__ inline int MoveDpp(int value) {
+  return __builtin_amdgcn_update_dpp(0, value, kControl, 0xf, 0xf, true);
+}
+// Rows outside of the mask keep `old`.
+template <int kControl, int kRowMask>
+__device__ inline int MoveDppToRows(int old, int value) {
   return __builtin_amdgcn_update_dpp(old, value, kControl, kRowMask, 0xf,
                                      false);
 }
@@ -115,7 +124,7 @@ __device__ inline int ExchangeRows(int value) {
 #if defined(__GFX9__)
   const int fourth = __builtin_amdgcn_readlane(value, 48);
   const int even = (ThreadIndex() & 32) != 0 ? fourth : second;
-  return MoveDpp<kRowBroadcast15, 0xa>(even, value);
+  return MoveDppToRows<kRowBroadcast15, 0xa>(even, value);
 #else
   const int first = __builtin_amdgcn_readlane(value, 0);
   return (ThreadIndex() & 16) != 0 ? first : second;
@@ -127,7 +136,7 @@ __device__ inline int ExchangeRows(int value) {
 __device__ inline int ExchangeWaveHalves(int value) {
 #if defined(__HIP_DEVICE_COMPILE__) && defined(__GFX9__)
   const int upper = __builtin_amdgcn_readlane(value, 32);
-  return MoveDpp<kRowBroadcast31, 0xc>(upper, value);
+  return MoveDppToRows<kRowBroadcast31, 0xc>(upper, value);
 #else
   return value;
 #endif
@@ -136,13 +145,13 @@ __device__ inline int ExchangeWaveHalves(int value) {
 __device__ inline int Exchange(int value, int mask) {
   switch (mask) {
     case 1:
-      return MoveDpp<kQuadSwap1>(value, value);
+      return MoveDpp<kQuadSwap1>(value);
     case 2:
-      return MoveDpp<kQuadSwap2>(value, value);
+      return MoveDpp<kQuadSwap2>(value);
     case 4:
-      return MoveDpp<kRowHalfMirror>(value, value);
+      return MoveDpp<kRowHalfMirror>(value);
     case 8:
-      return MoveDpp<kRowMirror>(value, value);
+      return MoveDpp<kRowMirror>(value);
     case 16:
       return ExchangeRows(value);
     default:
@@ -246,6 +255,9 @@ __device__ inline void Store128Streaming(const Bits128& bits, void* p) {
   using namespace intrinsics_internal;
   __builtin_nontemporal_store(ToVector(bits), (Global<Words4>)(p));
 }
+__device__ inline void Store8(uint8_t bits, void* p) {
+  *(intrinsics_internal::Global<uint8_t>)(p) = bits;
+}
 __device__ inline void Store32(uint32_t bits, void* p) {
   *(intrinsics_internal::Global<uint32_t>)(p) = bits;
 }
@@ -302,7 +314,7 @@ __device__ inline void UnpackF16(uint32_t pair, float& a, float& b) {
 // The FP8 type that the architecture converts to in hardware; void: none.
 #if !defined(__HIP_DEVICE_COMPILE__)
 using NativeF8 = void;
-#elif defined(__gfx942__)
+#elif defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
 using NativeF8 = F8E4M3Fnuz;
 #elif __has_builtin(__builtin_amdgcn_cvt_pk_fp8_f32)
 using NativeF8 = F8E4M3Fn;
@@ -314,15 +326,20 @@ using NativeF8 = void;
 __device__ inline uint32_t PackNativeF8(float a, float b, float c, float d) {
 #if defined(__HIP_DEVICE_COMPILE__) && \
     __has_builtin(__builtin_amdgcn_cvt_pk_fp8_f32)
-#if defined(__gfx942__)
+#if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__)
   constexpr float kMax = 240.0f;
 #else
   constexpr float kMax = 448.0f;
 #endif
-  // NOTE: the conversion makes NaN of what is too large, and the median of a
-  // NaN and two numbers is a number.
+  // NOTE: the conversion makes NaN of what is too large, and a NaN has to pass.
   const auto bounded = [](float x) {
+#if defined(__gfx950__) || defined(__GFX12__)
+    return __builtin_elementwise_minimum(
+        __builtin_elementwise_maximum(x, -kMax), kMax);
+#else
+    // The median of a NaN and two numbers is a number.
     return __builtin_isnan(x) ? x : __builtin_amdgcn_fmed3f(x, kMax, -kMax);
+#endif
   };
   int codes = 0;
   codes = __builtin_amdgcn_cvt_pk_fp8_f32(bounded(a), bounded(b), codes, false);

@@ -9,12 +9,14 @@
 // NOTE: the compiler wants to see this function of the runtime, and its type,
 // where kernels are; the runtime's headers would triple the time of compiling
 // a kernel and differ from release to release.
+#if !defined(HIP_INCLUDE_HIP_HIP_RUNTIME_API_H)
 struct dim3 {
   unsigned x, y, z;
 };
 extern "C" int hipLaunchKernel(const void* kernel, dim3 blocks, dim3 threads,
                                void** args, std::size_t shared_bytes,
                                struct ihipStream_t* stream);
+#endif
 
 namespace lamina::gpu {
 

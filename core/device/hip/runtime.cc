@@ -46,6 +46,14 @@ int CountDevices(Error* error) {
   return error->ok() ? count : 0;
 }
 
+// AMD's data sheets: of the largest product with the architecture.
+int InfinityCacheMegabytes(const std::string& arch) {
+  if (arch == "gfx942" || arch == "gfx950") return 256;
+  if (arch == "gfx1100") return 96;
+  if (arch == "gfx1201") return 64;
+  return 0;
+}
+
 DeviceInfo Query(int index) {
   DeviceInfo info;
   hipDeviceProp_t properties;
@@ -59,12 +67,12 @@ DeviceInfo Query(int index) {
   info.wave_size = properties.warpSize;
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   info.cache_bytes = properties.l2CacheSize;
-  // NOTE: the runtime does not tell: 256 MB behind the L2 caches of an MI300.
-  if (info.arch == "gfx942" || info.arch == "gfx950") {
-    info.cache_bytes = int64_t{256} << 20;
-  }
+  // NOTE: the runtime does not tell of the cache behind the L2.
+  info.cache_bytes += int64_t{InfinityCacheMegabytes(info.arch)} << 20;
   info.shared_memory_bytes = static_cast<int64_t>(properties.sharedMemPerBlock);
-  if (info.arch == "gfx942") info.fp8 = DType::kF8E4M3Fnuz;
+  if (info.arch == "gfx940" || info.arch == "gfx941" || info.arch == "gfx942") {
+    info.fp8 = DType::kF8E4M3Fnuz;
+  }
   return info;
 }
 

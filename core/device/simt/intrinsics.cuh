@@ -121,6 +121,7 @@ inline void Store128Streaming(Bits128 bits, void* p) { Store128(bits, p); }
 inline void Store64(Bits64 bits, void* p) {
   intrinsics_internal::Store(bits, p);
 }
+inline void Store8(uint8_t bits, void* p) { *static_cast<uint8_t*>(p) = bits; }
 inline void Store32(uint32_t bits, void* p) {
   intrinsics_internal::Store(bits, p);
 }
