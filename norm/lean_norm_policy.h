@@ -30,12 +30,16 @@ constexpr std::optional<LeanNormPlan> SelectLeanNormPlan(
   if (rows * 4 >= arch.units * 3 && cols <= 16384) {
     const int octets = cols <= 4096 ? 1 : 2;
     const int lanes = lanes_for(octets, 1);
-    return LeanNormPlan{
-        .split = {.scope = gpu::RowScope::kBlock,
-                  .octets = octets,
-                  .lanes = lanes},
-        .many_rows = true,
-        .blocks = arch.units * (int64_t{2} * arch.wide_lanes / lanes)};
+    // What the registers of a unit hold: 64 a lane of 65,536; on CDNA 80 and
+    // 86 at most of 131,072 (tests/isa/kernels.json).
+    const int64_t lanes_of_unit = arch.wide_lanes < 1024 ? 1024
+                                  : octets == 1          ? 1536
+                                                         : 1024;
+    return LeanNormPlan{.split = {.scope = gpu::RowScope::kBlock,
+                                  .octets = octets,
+                                  .lanes = lanes},
+                        .many_rows = true,
+                        .blocks = arch.units * (lanes_of_unit / lanes)};
   }
   if (cols <= 4096) {
     return LeanNormPlan{.split = {.scope = gpu::RowScope::kBlock,
