@@ -111,7 +111,7 @@ def kernels(path, tools, only=None):
 
 
 def kernels_of(code, arch, tools):
-    """The kernels in a code object."""
+    """The kernels in a code object, and the functions that they call."""
     with tempfile.NamedTemporaryFile(suffix=".co") as file:
         file.write(code)
         file.flush()
@@ -129,6 +129,22 @@ def kernels_of(code, arch, tools):
             sgpr_spills=int(values["sgpr_spill_count"]),
             scratch=int(values["private_segment_fixed_size"]),
             lds=int(values["group_segment_fixed_size"]),
+            instructions=[text for text, _ in listing[mangled]],
+            addresses=[address for _, address in listing[mangled]],
+        )
+    # What kernels call: its registers and memory are in their counts.
+    called = [name for name in listing if name not in facts]
+    names = _run(f"{tools}/llvm-cxxfilt", *called).splitlines() if called else []
+    for mangled, name in zip(called, names):
+        yield Kernel(
+            arch=arch,
+            name="function " + _short(name),
+            vgprs=0,
+            sgprs=0,
+            vgpr_spills=0,
+            sgpr_spills=0,
+            scratch=0,
+            lds=0,
             instructions=[text for text, _ in listing[mangled]],
             addresses=[address for _, address in listing[mangled]],
         )
