@@ -333,7 +333,7 @@ __device__ inline uint32_t PackNativeF8(float a, float b, float c, float d) {
 #endif
   // NOTE: the conversion makes NaN of what is too large, and a NaN has to pass.
   const auto bounded = [](float x) {
-#if defined(__gfx950__) || defined(__GFX12__)
+#if defined(__GFX12__)
     return __builtin_elementwise_minimum(
         __builtin_elementwise_maximum(x, -kMax), kMax);
 #else
