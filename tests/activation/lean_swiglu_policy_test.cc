@@ -40,7 +40,10 @@ TEST(LeanSwiGluPolicy, PlansAreSound) {
           const auto plan = SelectLeanSwiGluPlan(output, rows, cols, arch);
           if (!plan.has_value()) {
             ASSERT_EQ(output, LeanOutput::kPerRow) << rows << " " << cols;
-            ASSERT_GT(cols, arch.max_cluster_blocks > 1 ? 65536 : 8192);
+            // Too long, or more blocks than one launch takes.
+            ASSERT_TRUE(cols > (arch.max_cluster_blocks > 1 ? 65536 : 8192) ||
+                        rows > gpu::MaxBlocks(1024) / arch.max_cluster_blocks)
+                << rows << " " << cols;
             continue;
           }
           const LeanSwiGluVariant& variant = plan->variant;
@@ -59,7 +62,7 @@ TEST(LeanSwiGluPolicy, PlansAreSound) {
           if (!variant.many_rows) {
             ASSERT_EQ(plan->row_groups, rows);
           }
-          ASSERT_LE(plan->blocks(), gpu::kMaxBlocks);
+          ASSERT_LE(plan->blocks(), gpu::MaxBlocks(plan->lanes));
           if (output == LeanOutput::kPerRow) {
             ASSERT_LE(plan->row_blocks(), arch.max_cluster_blocks);
             ASSERT_EQ(variant.scope == gpu::RowScope::kCluster,
