@@ -9,6 +9,7 @@ import pathlib
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 
 BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
@@ -33,9 +34,10 @@ class Kernel:
 
 
 def _run(*command):
-    return subprocess.run(
-        command, check=True, capture_output=True, text=True
-    ).stdout
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]}: exit status {done.returncode}\n{done.stderr}")
+    return done.stdout
 
 
 def _bundled(data):
