@@ -23,11 +23,11 @@ __device__ inline float QuotientFrom(float n, float d, float reciprocal) {
 // quotient in that range; any n when d is a power of two in it.
 //
 // `approximation` is within one ULP of 1 / d. The vendors' divisions are these
-// steps with a check of the exponents before them (AMD's has one step more). The
-// Newton step makes it the nearest float for all but some 30 mantissas of d, and
-// two of those give a wrong quotient if the approximation is off for them:
-// 1.fffffa, by 1.5 ULP, which it is not, and 1.fffffe, by half a ULP. There the
-// vendors' own divisions of 1 and 2 would be wrong as well.
+// steps with a check of the exponents before them (AMD's has one step more).
+// The Newton step makes it the nearest float for all but some 30 mantissas of
+// d, and two of those give a wrong quotient if the approximation is off for
+// them: 1.fffffa, by 1.5 ULP, which it is not, and 1.fffffe, by half a ULP.
+// There the vendors' own divisions of 1 and 2 would be wrong as well.
 // tests/core/gate_device_test.cc has all d.
 __device__ inline float QuickDivide(float n, float d, float approximation) {
   const float error = std::fma(-d, approximation, 1.0f);
