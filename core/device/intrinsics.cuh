@@ -19,7 +19,8 @@
 // Order     Settle(value): a float or uint64_t is computed here and not later
 // Memory    Load128, Load128Constant (never written while the kernel runs),
 //           Load128Streaming (read once), Load64, Store128, Store64 (the same
-//           names with Streaming: written, not read again soon), Store32, Store8
+//           names with Streaming: written, not read again soon), Store32,
+//           Store8
 // Math      SquareRoot, Divide: exactly rounded; MultiplyWhereNegative;
 //           ApproximateReciprocal, ApproximateReciprocalSquareRoot,
 //           ApproximateExp2
