@@ -12,9 +12,10 @@
 //           the group of 2 * mask adjacent lanes (mask: a power of two). All
 //           lanes of a half hold the same value. WaveMax<kWave>(value). All
 //           lanes of the wave take part in both.
-// Shared    SharedMemory<T>(): the block's dynamic shared memory;
-//           StoreShared(pointer, rank, value): a float or int64_t, to the same
-//           place in another block of the cluster
+// Shared    SharedMemory<T>(): the block's dynamic shared memory, aligned to 16
+//           bytes, where there are tensor copies (core/device/async.cuh) to
+//           1024; StoreShared(pointer, rank, value): a float or int64_t, to the
+//           same place in another block of the cluster
 // Overlap   AllowDependents, WaitForPredecessor (programmatic dependent launch)
 // Order     Settle(value): a float or uint64_t is computed here and not later
 // Memory    Load128, Load128Constant (never written while the kernel runs),

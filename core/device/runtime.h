@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "lamina/core/device.h"
+#include "lamina/core/device/tensor_map.h"
 #include "lamina/core/launch.h"
 #include "lamina/core/stream.h"
 
@@ -60,6 +61,19 @@ gpu::Error BeginCapture(const Stream& stream);
 gpu::Error EndCapture(const Stream& stream, void** graph);
 gpu::Error LaunchGraph(void* graph, const Stream& stream);
 void DestroyGraph(Device device, void* graph);
+
+// A matrix in global memory for CopyTensor2D (core/device/async.cuh), copied in
+// boxes whose rows are 128-byte swizzled.
+struct TensorMapArgs {
+  const void* base = nullptr;  // a multiple of 16
+  int element_bytes = 1;       // 1, 2 or 4
+  int64_t cols = 0;            // elements
+  int64_t rows = 0;
+  int64_t pitch_bytes = 0;  // a multiple of 16
+  int box_cols = 0;         // elements, 16 to 128 bytes in multiples of 16
+  int box_rows = 0;         // at most 256
+};
+gpu::Error MakeTensorMap(const TensorMapArgs& args, gpu::TensorMap* map);
 
 }  // namespace gpu_runtime
 }  // namespace lamina

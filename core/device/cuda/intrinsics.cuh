@@ -132,10 +132,10 @@ __device__ inline float WaveMax(float value) {
 
 // ---- Shared memory ----------------------------------------------------------
 
-// Aligned to 16 bytes.
+// Aligned to 1024 bytes.
 template <class T>
 __device__ inline T* SharedMemory() {
-  extern __shared__ uint4 lamina_shared_memory[];
+  extern __shared__ __align__(1024) uint4 lamina_shared_memory[];
   return reinterpret_cast<T*>(lamina_shared_memory);
 }
 

@@ -12,6 +12,9 @@ namespace lamina::gpu {
 // Blocks of a launch at most where rows may be cut into several launches.
 inline constexpr int64_t kGridBlocks = kMaxBlocks;
 
+// Shared memory that a kernel gets without asking.
+inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
+
 // Enqueues the kernel. Nothing is launched for zero blocks. Errors are
 // returned and not left behind in the runtime.
 template <class Args>
@@ -20,6 +23,13 @@ Error Launch(void (*kernel)(Args), const LaunchShape& shape,
   if (shape.blocks == 0) return {};
   const DeviceGuard guard(target.device);
   if (!guard.ok()) return guard.error();
+
+  if (shape.shared_bytes > kDefaultSharedBytes) {
+    const Error error = Taken(cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        static_cast<int>(shape.shared_bytes)));
+    if (!error.ok()) return error;
+  }
 
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config = {};

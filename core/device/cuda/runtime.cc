@@ -1,5 +1,6 @@
 #include "lamina/core/device/runtime.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,16 @@ DeviceInfo Query(int index) {
   // The size that every device with clusters has.
   info.max_cluster_blocks = properties.major >= 9 ? 8 : 1;
   return info;
+}
+
+// The driver's function, found by name: nothing links the driver.
+decltype(&cuTensorMapEncodeTiled) FindTensorMapEncoder() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(
+      "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  if (!Taken(error).ok() || found != cudaDriverEntryPointSuccess) return {};
+  return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
 }
 
 }  // namespace
@@ -195,6 +206,32 @@ void DestroyGraph(Device device, void* graph) {
   (void)On(device.index, [&] {
     return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
   });
+}
+
+Error MakeTensorMap(const TensorMapArgs& args, gpu::TensorMap* map) {
+  static_assert(sizeof(gpu::TensorMap) == sizeof(CUtensorMap) &&
+                    alignof(gpu::TensorMap) >= alignof(CUtensorMap),
+                "a tensor map is the driver's");
+  static const auto encode = FindTensorMapEncoder();
+  if (encode == nullptr) return {cudaErrorNotSupported};
+  // Bits alone are copied.
+  const CUtensorMapDataType type =
+      args.element_bytes == 1   ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+      : args.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16
+                                : CU_TENSOR_MAP_DATA_TYPE_UINT32;
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(args.cols),
+                              static_cast<cuuint64_t>(args.rows)};
+  const cuuint64_t pitches[] = {static_cast<cuuint64_t>(args.pitch_bytes)};
+  const cuuint32_t box[] = {static_cast<cuuint32_t>(args.box_cols),
+                            static_cast<cuuint32_t>(args.box_rows)};
+  const cuuint32_t steps[] = {1, 1};
+  const CUresult result = encode(
+      reinterpret_cast<CUtensorMap*>(map), type, 2,
+      const_cast<void*>(args.base), sizes, pitches, box, steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  // The runtime's codes are the driver's.
+  return {static_cast<int>(result)};
 }
 
 }  // namespace lamina::gpu_runtime

@@ -226,4 +226,8 @@ void DestroyGraph(Device device, void* graph) {
   });
 }
 
+Error MakeTensorMap(const TensorMapArgs&, gpu::TensorMap*) {
+  return {hipErrorNotSupported};
+}
+
 }  // namespace lamina::gpu_runtime

@@ -17,6 +17,7 @@
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 namespace lamina::gpu {
 
