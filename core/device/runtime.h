@@ -70,7 +70,7 @@ struct TensorMapArgs {
   int64_t cols = 0;            // elements
   int64_t rows = 0;
   int64_t pitch_bytes = 0;  // a multiple of 16
-  int box_cols = 0;         // elements, 16 to 128 bytes in multiples of 16
+  int box_cols = 0;         // elements: 128 bytes
   int box_rows = 0;         // at most 256
 };
 gpu::Error MakeTensorMap(const TensorMapArgs& args, gpu::TensorMap* map);

@@ -6,8 +6,11 @@
 // so that a missing barrier shows; shared memory is poisoned before each block.
 //
 // A kernel that could hang or differ on a GPU ends the program with one line:
-// lanes of a wave at different exchanges, an exchange or a barrier that some
-// lanes never reach.
+// lanes of a wave at different exchanges, an exchange, a barrier or the end of
+// a phase that some lanes never reach.
+//
+// Copies and products that run beside the lanes (async.h, matrix.h) are late:
+// they happen when a lane waits for them and no other can run.
 //
 // What it proves: indices, reductions, barriers, rounding. What it does not:
 // the GPU compiler's output, timing, memory ordering.
@@ -39,6 +42,10 @@ int ClusterBlocks();
 
 void BlockSync();
 void ClusterSync();
+// Barriers 1 to 15, of whole waves.
+void SyncGroup(int barrier, int threads);
+// True in one lane of the wave, not always the first.
+bool ElectOne();
 // The value that lane (own lane ^ mask) gives.
 uint64_t ShuffleXor(uint64_t value, int mask);
 

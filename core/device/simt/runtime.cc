@@ -7,11 +7,13 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/device/simt/tensor_map.h"
 
 namespace lamina::gpu_runtime {
 namespace {
 constexpr gpu::Error kOutOfMemory{1};
 constexpr gpu::Error kNoGraphs{2};
+constexpr gpu::Error kInvalidValue{3};
 
 using Clock = std::chrono::steady_clock;
 }  // namespace
@@ -22,11 +24,12 @@ std::vector<DeviceInfo> QueryDevices() {
   info.arch = "simt";
   info.num_units = 16;
   info.memory_bytes = GetDeviceInfo(Device{}).memory_bytes;
-  info.shared_memory_bytes = 48 << 10;
+  info.shared_memory_bytes = 64 << 10;
   DeviceInfo cuda = info;
   cuda.device = {Backend::kCuda, 0};
   cuda.wave_size = 32;
   cuda.max_cluster_blocks = 8;
+  cuda.shared_memory_bytes = 227 << 10;
   DeviceInfo hip = info;
   hip.device = {Backend::kHip, 0};
   hip.wave_size = 64;
@@ -41,6 +44,9 @@ absl::Status ErrorStatus(const char* op, int code) {
   }
   if (code == kNoGraphs.code) {
     return absl::UnimplementedError(absl::StrCat(op, ": no graphs here"));
+  }
+  if (code == kInvalidValue.code) {
+    return absl::InternalError(absl::StrCat(op, ": invalid value"));
   }
   return absl::InternalError(absl::StrCat(op, ": host SIMT error ", code));
 }
@@ -95,5 +101,22 @@ gpu::Error BeginCapture(const Stream&) { return kNoGraphs; }
 gpu::Error EndCapture(const Stream&, void**) { return kNoGraphs; }
 gpu::Error LaunchGraph(void*, const Stream&) { return kNoGraphs; }
 void DestroyGraph(Device, void*) {}
+
+gpu::Error MakeTensorMap(const TensorMapArgs& args, gpu::TensorMap* map) {
+  const auto multiple_of_16 = [](auto value) { return value % 16 == 0; };
+  const int row_bytes = args.box_cols * args.element_bytes;
+  const bool known = args.element_bytes == 1 || args.element_bytes == 2 ||
+                     args.element_bytes == 4;
+  if (!known || !multiple_of_16(reinterpret_cast<uintptr_t>(args.base)) ||
+      !multiple_of_16(args.pitch_bytes) || args.cols < 1 || args.rows < 1 ||
+      args.cols > UINT32_MAX || args.rows > UINT32_MAX || row_bytes != 128 ||
+      args.pitch_bytes < args.cols * args.element_bytes || args.box_rows < 1 ||
+      args.box_rows > 256) {
+    return kInvalidValue;
+  }
+  const simt::TensorMapModel model{.args = args};
+  std::memcpy(map, &model, sizeof(model));
+  return {};
+}
 
 }  // namespace lamina::gpu_runtime

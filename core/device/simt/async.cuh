@@ -1,0 +1,64 @@
+#pragma once
+
+// Host SIMT's part of core/device/async.cuh.
+
+#include <cstdint>
+
+#include "lamina/core/device/simt/async.h"
+#include "lamina/core/device/simt/executor.h"
+#include "lamina/core/device/tensor_map.h"
+
+namespace lamina::gpu {
+
+inline constexpr bool kHasAsync = true;
+inline constexpr bool kHasPhasers = true;
+
+struct alignas(8) Phaser {
+  uint64_t state;
+};
+
+inline void CopyAsync16(void* shared, const void* global, int bytes = 16) {
+  simt::CopyAsync16(shared, global, bytes);
+}
+inline void CopyAsync16Once(void* shared, const void* global, int bytes = 16) {
+  simt::CopyAsync16(shared, global, bytes);
+}
+inline void WaitAsyncCopies() { simt::WaitAsyncCopies(); }
+inline void CommitAsyncCopies() { simt::CommitAsyncCopies(); }
+template <int kPending>
+inline void WaitAsyncCopies() {
+  simt::WaitAsyncCopies(kPending);
+}
+
+inline void InitPhaser(Phaser* phaser, int arrivals) {
+  simt::InitPhaser(&phaser->state, arrivals);
+}
+inline void PublishPhasers() { simt::PublishPhasers(); }
+inline void Arrive(Phaser* phaser) { simt::Arrive(&phaser->state); }
+inline void ArriveExpecting(Phaser* phaser, int bytes) {
+  simt::Arrive(&phaser->state, bytes);
+}
+inline void ArriveWhenCopied(Phaser* phaser) {
+  simt::ArriveWhenCopied(&phaser->state);
+}
+inline void Await(Phaser* phaser, uint32_t parity) {
+  simt::Await(&phaser->state, parity);
+}
+
+inline void CopyTensor2D(void* shared, const TensorMap* map, int col, int row,
+                         Phaser* phaser) {
+  simt::CopyTensor2D(shared, map, col, row, &phaser->state);
+}
+inline void PrefetchTensorMap(const TensorMap*) {}
+inline void CopyBulk(void* shared, const void* global, int bytes,
+                     Phaser* phaser) {
+  simt::CopyBulk(shared, global, bytes, &phaser->state);
+}
+
+inline void PublishToAsync() { simt::PublishToAsync(); }
+inline bool ElectOne() { return simt::ElectOne(); }
+inline void SyncGroup(int barrier, int threads) {
+  simt::SyncGroup(barrier, threads);
+}
+
+}  // namespace lamina::gpu
