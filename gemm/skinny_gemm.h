@@ -25,7 +25,8 @@
 // scaled by 1. x: per tensor, per row, or per block of 1 x 128. w: per tensor,
 // per row (output channel), per block of 1 x 128, or per tile of 128 x 128.
 //
-// The rule on the CPU, all in fp32:
+// The rule, all in fp32. dot, which is the CPU's, and the order of sums are
+// another on a GPU, see below.
 //   dot(a, b, count):
 //     slot[0 … 15] = +0
 //     for k = 0 … count - 1, in order:
@@ -48,19 +49,28 @@
 //   from fp32 or, with round_before_quant, from round_T(value) (T = y.dtype)
 // x and w enter as the exact values of their elements. No operation but the
 // fma of dot is fused. NaN comes out as NaN; which NaN is not specified.
-// GPU backends may add in another order and state theirs.
+//
+// On a GPU, the general kernel, which takes every problem:
+//   partial[0 … 31] = +0
+//   for each octet o of 8 columns, in order; the last may be shorter:
+//     octet = fma over its columns in order, from +0
+//     with block scales: octet = (octet * x_scale[m, b]) * w_scale[n, b]
+//     partial[o mod 32] = partial[o mod 32] + octet
+//   sum = the partials as a tree over neighbours: 0 with 1, 2 with 3, …
+//   without block scales: sum = (sum * x_scale[m]) * w_scale[n]
 //
 // Hence batch-invariant and deterministic: the bits of a row of y depend
-// neither on the other rows, nor on m, the number of threads, the SIMD target
-// or the contents of the workspace.
+// neither on the other rows, nor on m, the number of threads, the SIMD target,
+// the GPU or the contents of the workspace.
 //
-// Accuracy: |dot - exact| <= (ceil(k / 16) + 4) * 2^-24 * sum |x * w|, about.
+// Accuracy: |dot - exact| <= (ceil(k / 16) + 4) * 2^-24 * sum |x * w|, about;
+// on a GPU (ceil(k / 256) + 13) * 2^-24.
 //
 // Gate: w has 2 * cols rows for cols columns of y, gate.layout says which rows
 // are gate and which are up (core/gate.h); bias has 2 * cols elements.
 //
 // Quantised output: static scales of any granularity; dynamic scales per row
-// or per block of columns.
+// or per block of columns (on a GPU by Quantize, from the workspace).
 //
 // Aliasing: residual may be y itself (the very same view). Otherwise the
 // outputs and the workspace overlap nothing.
@@ -70,8 +80,8 @@
 //
 // Errors: InvalidArgument for shapes, types, strides, null pointers, scales,
 // overlap, and a workspace smaller than SkinnyGemmWorkspaceBytes for the
-// stream's number of threads; Unimplemented for a stream or dynamic scales that
-// there is no kernel for.
+// stream's device and number of threads; Unimplemented for dynamic scales that
+// rows share.
 
 #include <cstdint>
 #include <optional>
@@ -95,7 +105,9 @@ struct SkinnyGemmArgs {
   ConstMatrixView residual = {};      // as y; optional, added last
   MatrixView y = {};               // [m, n or n / 2]; optional with `quantized`
   QuantizedOutput quantized = {};  // [m, n or n / 2]; optional
-  void* workspace = nullptr;       // scratch, any alignment, any contents
+  // Scratch, any alignment, any contents; null where 0 bytes are needed, as on
+  // a GPU without a quantised output.
+  void* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
 [[nodiscard]] absl::Status SkinnyGemm(const SkinnyGemmArgs& args,

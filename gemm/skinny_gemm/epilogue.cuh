@@ -59,7 +59,7 @@ __device__ inline float RoundTo(DType type, float value) {
 }
 
 // The code of an FP8 type or of kI8.
-__device__ inline uint8_t EncodeElement(DType type, float value) {
+__forceinline__ __device__ uint8_t EncodeElement(DType type, float value) {
   namespace fp8 = gpu::fp8_internal;
   if (type == DTypeOf<gpu::DeviceF8>::value) {
     return static_cast<uint8_t>(gpu::EncodeDeviceF8(value, 0.0f, 0.0f, 0.0f));
@@ -96,22 +96,24 @@ class Epilogue {
   }
 
   // The results of column `col` of a row, from its sum; without a gate.
-  __device__ void Store(int row, int col, float sum) const {
+  __forceinline__ __device__ void Store(int row, int col, float sum) const {
     StoreValue(row, col, Biased(col, sum));
   }
-  __device__ void StoreGated(int row, int col, float gate, float up) const {
+  __forceinline__ __device__ void StoreGated(int row, int col, float gate,
+                                             float up) const {
     StoreValue(row, col,
                GatedProduct(args_.gate, Biased(WeightRow(col, false), gate),
                             Biased(WeightRow(col, true), up)));
   }
 
  private:
-  __device__ float Biased(int weight_row, float sum) const {
+  __forceinline__ __device__ float Biased(int weight_row, float sum) const {
     if (args_.bias == nullptr) return sum;
     return sum + LoadElement(args_.bias_type, args_.bias, weight_row);
   }
 
-  __device__ void StoreValue(int row, int col, float value) const {
+  __forceinline__ __device__ void StoreValue(int row, int col,
+                                             float value) const {
     if (args_.residual != nullptr) {
       value += LoadElement(
           args_.y_type,
@@ -129,7 +131,8 @@ class Epilogue {
     }
   }
 
-  __device__ void StoreCode(int row, int col, float value) const {
+  __forceinline__ __device__ void StoreCode(int row, int col,
+                                            float value) const {
     const QuantizedArgs& out = args_.quantized;
     const float rounded =
         out.round_before_quant ? RoundTo(args_.y_type, value) : value;

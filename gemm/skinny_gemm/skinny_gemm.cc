@@ -9,8 +9,10 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 #include "lamina/gemm/skinny_gemm/skinny_gemm_cpu.h"
+#include "lamina/gemm/skinny_gemm/skinny_gemm_gpu.h"
 #include "lamina/gemm/skinny_gemm/skinny_gemm_policy.h"
 
 namespace lamina {
@@ -176,6 +178,21 @@ absl::Status CheckAliases(const SkinnyGemmArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CheckWorkspace(const SkinnyGemmArgs& args, int64_t bytes,
+                            const std::string& for_what) {
+  if (args.workspace_bytes < bytes) {
+    return InvalidArgument(
+        kOp, "workspace_bytes", args.workspace_bytes,
+        absl::StrCat(">= ", bytes, " (SkinnyGemmWorkspaceBytes", for_what,
+                     ")"));
+  }
+  if (args.workspace == nullptr && bytes > 0) {
+    return InvalidArgument(kOp, "workspace", std::string("null"),
+                           absl::StrCat(bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckProblem(const SkinnyGemmProblem& problem) {
   const auto size = [](const char* name, int64_t value) {
     if (value >= 0 && value <= std::numeric_limits<int32_t>::max()) {
@@ -198,15 +215,21 @@ absl::Status CheckProblem(const SkinnyGemmProblem& problem) {
 absl::StatusOr<int64_t> SkinnyGemmWorkspaceBytes(
     const SkinnyGemmProblem& problem, const DeviceInfo& device,
     int num_threads) {
-  if (device.device.backend != Backend::kCpu) {
-    return absl::UnimplementedError(absl::StrCat(
-        kOp, ": device: this build has no ", Name(device.device.backend),
-        " backend; built backends: cpu"));
+  const Backend backend = device.device.backend;
+  if (!IsBuilt(backend)) {
+    return absl::UnimplementedError(
+        absl::StrCat(kOp, ": device: this build has no ", Name(backend),
+                     " backend; built backends: ", kBuiltBackends));
   }
   if (num_threads < 0) {
     return InvalidArgument(kOp, "num_threads", num_threads, ">= 0");
   }
   LAMINA_RETURN_IF_ERROR(CheckProblem(problem));
+  if (backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      return gemm_internal::SkinnyGemmGpuWorkspaceBytes(problem);
+    }
+  }
   return PlanSkinnyGemmWorkspace(
              problem, SelectSkinnyGemmPolicy(problem),
              num_threads == 0 ? device.num_units : num_threads)
@@ -214,7 +237,7 @@ absl::StatusOr<int64_t> SkinnyGemmWorkspaceBytes(
 }
 
 absl::Status SkinnyGemm(const SkinnyGemmArgs& args, Stream stream) {
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream(kOp, stream));
+  LAMINA_RETURN_IF_ERROR(CheckStream(kOp, stream));
   LAMINA_RETURN_IF_ERROR(CheckPlain("x", args.x));
   LAMINA_RETURN_IF_ERROR(CheckPlain("w", args.w));
   if (args.w.cols != args.x.cols) {
@@ -239,19 +262,20 @@ absl::Status SkinnyGemm(const SkinnyGemmArgs& args, Stream stream) {
   LAMINA_RETURN_IF_ERROR(CheckOperands(args, out_cols));
   if (problem.m == 0 || out_cols == 0) return absl::OkStatus();
 
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      LAMINA_RETURN_IF_ERROR(CheckWorkspace(
+          args, gemm_internal::SkinnyGemmGpuWorkspaceBytes(problem), ""));
+      LAMINA_RETURN_IF_ERROR(CheckAliases(args));
+      return gemm_internal::SkinnyGemmGpu(args, stream);
+    }
+  }
   const auto policy = SelectSkinnyGemmPolicy(problem);
   const auto plan =
       PlanSkinnyGemmWorkspace(problem, policy, stream.num_threads());
-  if (args.workspace_bytes < plan.bytes) {
-    return InvalidArgument(
-        kOp, "workspace_bytes", args.workspace_bytes,
-        absl::StrCat(">= ", plan.bytes, " (SkinnyGemmWorkspaceBytes for ",
-                     stream.num_threads(), " threads)"));
-  }
-  if (args.workspace == nullptr) {
-    return InvalidArgument(kOp, "workspace", std::string("null"),
-                           absl::StrCat(plan.bytes, " bytes"));
-  }
+  LAMINA_RETURN_IF_ERROR(
+      CheckWorkspace(args, plan.bytes,
+                     absl::StrCat(" for ", stream.num_threads(), " threads")));
   LAMINA_RETURN_IF_ERROR(CheckAliases(args));
   char* begin = static_cast<char*>(args.workspace);
   begin += -reinterpret_cast<uintptr_t>(begin) % 64;

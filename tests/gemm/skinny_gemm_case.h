@@ -16,6 +16,7 @@
 #include "lamina/gemm/skinny_gemm/skinny_gemm_policy.h"
 #include "tests/support/memory.h"
 #include "tests/support/random.h"
+#include "tests/support/test_device.h"
 
 namespace lamina::testing {
 
@@ -34,7 +35,11 @@ struct GemmSpec {
   std::optional<DType> codes = std::nullopt;
   ScaleGranularity code_scales = ScaleGranularity::kPerRow;
   bool dynamic = true;
+  bool round_before_quant = false;
   bool no_y = false;
+  // Small integers, and scales that are powers of two: sums are exact in any
+  // order.
+  bool exact = false;
   int64_t pad = 0;     // row_stride - cols, of all matrices
   int64_t offset = 0;  // elements from a 64-byte boundary, of all matrices
   uint64_t seed = 1;
@@ -56,12 +61,27 @@ inline void FillNormal(Random& random, const GuardedMatrix& matrix,
   });
 }
 
+inline void FillIntegers(Random& random, const GuardedMatrix& matrix) {
+  const MatrixView view = matrix.view();
+  using AnyTable = Table<Types<float>, Types<F16>, Types<BF16>, Types<F8E4M3Fn>,
+                         Types<F8E5M2>, Types<F8E4M3Fnuz>, Types<F8E5M2Fnuz>>;
+  Dispatch(AnyTable{}, std::array{view.dtype}, [&]<class T>(Types<T>) {
+    for (int64_t r = 0; r < view.rows; ++r) {
+      for (int64_t c = 0; c < view.cols; ++c) {
+        view.Row<T>(r)[c] =
+            FromFloat<T>(static_cast<float>(random.Integer(-2, 2)));
+      }
+    }
+  });
+}
+
 // Scales of a [rows, cols] matrix.
 class OwnedScales {
  public:
   OwnedScales() = default;
   OwnedScales(Random& random, std::optional<ScaleGranularity> granularity,
-              DType dtype, int64_t rows, int64_t cols) {
+              DType dtype, int64_t rows, int64_t cols,
+              bool powers_of_two = false) {
     if (!granularity) return;
     const int64_t blocks = std::max<int64_t>(1, CeilDiv(cols, 128));
     int64_t count = 1;
@@ -81,8 +101,8 @@ class OwnedScales {
     }
     for (int64_t i = 0; i < std::max<int64_t>(1, count); ++i) {
       const float scale = static_cast<float>(random.Uniform(0.01, 0.2));
-      floats_.push_back(scale);
       powers_.push_back(FromFloat<F8E8M0>(scale));
+      floats_.push_back(powers_of_two ? ToFloat(powers_.back()) : scale);
     }
     view_.data = dtype == DType::kF32 ? static_cast<void*>(floats_.data())
                                       : static_cast<void*>(powers_.data());
@@ -108,13 +128,16 @@ class GemmCase {
         y(s.y, s.m, s.out_cols(), s.out_cols() + s.pad, s.offset),
         codes(s.codes.value_or(DType::kI8), s.m, s.out_cols(),
               s.out_cols() + s.pad, s.offset),
-        x_scales(random, s.x_scales, s.scale_type, s.m, s.k),
-        w_scales(random, s.w_scales, s.scale_type, s.n, s.k),
+        x_scales(random, s.x_scales, s.scale_type, s.m, s.k, s.exact),
+        w_scales(random, s.w_scales, s.scale_type, s.n, s.k, s.exact),
         code_scales(random, s.code_scales, DType::kF32, s.m, s.out_cols()) {
-    FillNormal(random, x);
-    FillNormal(random, w);
-    FillNormal(random, bias);
-    FillNormal(random, residual);
+    for (const GuardedMatrix* matrix : {&x, &w, &bias, &residual}) {
+      if (spec.exact) {
+        FillIntegers(random, *matrix);
+      } else {
+        FillNormal(random, *matrix);
+      }
+    }
   }
 
   SkinnyGemmArgs Args() {
@@ -134,31 +157,33 @@ class GemmCase {
       args.quantized.codes = codes.view();
       args.quantized.scales = code_scales.view();
       args.quantized.dynamic = spec.dynamic;
+      args.quantized.round_before_quant = spec.round_before_quant;
     }
     return args;
   }
 
   // Runs with a workspace of just the right size, at an odd address and full
   // of NaN, whose guard bytes must survive.
-  absl::Status Run(int threads = 2) {
+  absl::Status Run(int threads = 2) { return Run(TestStream(threads)); }
+  absl::Status Run(const Stream& stream) {
     SkinnyGemmArgs args = Args();
-    const auto bytes =
-        SkinnyGemmWorkspaceBytes({.m = spec.m,
-                                  .n = spec.n,
-                                  .k = spec.k,
-                                  .x_type = spec.x,
-                                  .w_type = spec.w,
-                                  .y_type = spec.y,
-                                  .gated = spec.gate.has_value(),
-                                  .quantized = spec.codes.has_value()},
-                                 GetDeviceInfo({}), threads);
+    const auto bytes = SkinnyGemmWorkspaceBytes(
+        {.m = spec.m,
+         .n = spec.n,
+         .k = spec.k,
+         .x_type = spec.x,
+         .w_type = spec.w,
+         .y_type = spec.y,
+         .gated = spec.gate.has_value(),
+         .quantized = spec.codes.has_value()},
+        GetDeviceInfo(stream.device()), stream.num_threads());
     if (!bytes.ok()) return bytes.status();
     constexpr size_t kGuard = 64;
     std::vector<uint8_t> memory(static_cast<size_t>(*bytes) + 2 * kGuard + 1,
                                 0xff);
     args.workspace = memory.data() + kGuard + 1;
     args.workspace_bytes = *bytes;
-    const absl::Status status = SkinnyGemm(args, Stream::Cpu(threads));
+    const absl::Status status = SkinnyGemm(args, stream);
     const auto clean = [](auto begin, auto end) {
       return std::all_of(begin, end, [](uint8_t b) { return b == 0xff; });
     };

@@ -48,9 +48,36 @@ bool HasBlocks(const ConstScaleView& scales) {
           scales.granularity == ScaleGranularity::kPerTile);
 }
 
+// The sum of row m of x and row r of w by the GPUs' rule.
+float GpuSum(const SkinnyGemmArgs& args, std::vector<float> x,
+             std::vector<float> w, int64_t m, int64_t r, bool blocks) {
+  const size_t count = x.size();
+  if (count == 0) return 0.0f;
+  x.resize(static_cast<size_t>(RoundUp(args.x.cols, 8)));
+  w.resize(x.size());
+  float partial[32] = {};
+  for (size_t first = 0; first < count; first += 8) {
+    float dot = 0.0f;
+    for (size_t i = first; i < first + 8; ++i) dot = std::fma(x[i], w[i], dot);
+    const int64_t col = static_cast<int64_t>(first);
+    if (blocks) {
+      dot = (dot * Scale(args.x_scales, m, col)) * Scale(args.w_scales, r, col);
+    }
+    partial[first / 8 % 32] += dot;
+  }
+  for (int width = 16; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) {
+      partial[i] = partial[2 * i] + partial[2 * i + 1];
+    }
+  }
+  if (blocks) return partial[0];
+  return (partial[0] * Scale(args.x_scales, m, 0)) * Scale(args.w_scales, r, 0);
+}
+
 }  // namespace
 
-std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args) {
+std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args,
+                                       SumRule rule) {
   const int64_t k = args.x.cols;
   const int64_t n = args.w.rows;
   const bool blocks = HasBlocks(args.x_scales) || HasBlocks(args.w_scales);
@@ -71,7 +98,9 @@ std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args) {
     for (int64_t r = 0; r < n; ++r) {
       const float* weights = w[static_cast<size_t>(r)].data();
       float sum = 0.0f;
-      if (blocks) {
+      if (rule == SumRule::kGpu) {
+        sum = GpuSum(args, x, w[static_cast<size_t>(r)], m, r, blocks);
+      } else if (blocks) {
         for (int64_t b = 0; b < k; b += 128) {
           const float dot =
               Dot(x.data() + b, weights + b, std::min<int64_t>(128, k - b));

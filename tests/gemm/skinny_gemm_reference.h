@@ -1,7 +1,8 @@
 #pragma once
 
-// Scalar model of SkinnyGemm's rule (gemm/skinny_gemm.h): plain loops, the
-// constexpr conversions and std::fma. The CPU backend equals it bit for bit.
+// Scalar model of SkinnyGemm's rules (gemm/skinny_gemm.h): plain loops, the
+// constexpr conversions and std::fma. The CPU backend and the GPUs' general
+// kernel equal theirs bit for bit.
 
 #include <vector>
 
@@ -9,8 +10,11 @@
 
 namespace lamina::testing {
 
+enum class SumRule { kCpu, kGpu };
+
 // The fp32 values before the one rounding to y, dense [m, out_cols].
-std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args);
+std::vector<float> SkinnyGemmReference(const SkinnyGemmArgs& args,
+                                       SumRule rule = SumRule::kCpu);
 
 // The same sums in double, before bias, gate and residual: [m, n]; and the
 // sums of magnitudes that bound their error.

@@ -71,8 +71,7 @@ void WriteDocument() {
       "tables; a\n"
       "test compares. Each line is supported by the CPU backend, on every SIMD "
       "target,\n"
-      "and by the GPU backends but for SkinnyGemm and the operators of "
-      "`attention`.");
+      "and by the GPU backends but for the operators of `attention`.");
   Section("ReduceRows", {"x", "y"}, ReduceRowsTable{});
   Section("ReduceRows, index of the maximum", {"x", "y"}, ArgMaxRowsTable{});
   Section("Codes", {"quantised output"}, CodeTable{});
