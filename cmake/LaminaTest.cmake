@@ -62,7 +62,7 @@ function(lamina_test_target target)
     ${ARGN} lamina_testing GTest::gtest_main GTest::gmock lamina_flags)
   target_include_directories(${target} PRIVATE ${lamina_SOURCE_DIR})
   # Half the compile time of -O3; what is tested is optimised in its library.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
 function(lamina_discover_tests target prefix labels environment filter)
