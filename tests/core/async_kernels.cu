@@ -59,6 +59,8 @@ __device__ void Produce(const RingArgs& args, uint8_t* ring, Phaser* full,
                         Phaser* empty) {
   const uint8_t* const from = args.from + BlockIndex() * kStages * kStageBytes;
   const int lane = ThreadIndex() - 32;
+  // NOTE: lanes that only wait could fall two phases behind and wait for ever.
+  if (args.bulk && lane != 0) return;
   for (int stage = 0; stage < args.stages; ++stage) {
     const int slot = stage % kRingStages, lap = stage / kRingStages;
     if (args.await_empty) {
@@ -69,7 +71,7 @@ __device__ void Produce(const RingArgs& args, uint8_t* ring, Phaser* full,
     if (!args.bulk) {
       CopyAsync16Once(to + lane * kUnit, stage_from + lane * kUnit);
       ArriveWhenCopied(&full[slot]);
-    } else if (lane == 0) {
+    } else {
       if (args.expect_bytes) {
         ArriveExpecting(&full[slot], kStageBytes);
       } else {

@@ -48,7 +48,7 @@ struct RingArgs {
   bool initialise = true;
   bool publish = true;
   bool expect_bytes = true;
-  int full_arrivals = 0;  // more than there are, or fewer
+  int full_arrivals = 0;  // more than there are
   uint32_t parity = 0;    // the consumer's first
 };
 gpu::Error LaunchRing(const RingArgs& args, int blocks,
