@@ -41,7 +41,6 @@ inline constexpr GeneralGemmVariant kGeneralGemmVariants[] = {
     {.x_rows = 4, .w_rows = 4, .fp8 = false},
     {.x_rows = 8, .w_rows = 4, .fp8 = true},
     {.x_rows = 8, .w_rows = 4, .fp8 = false},
-    {.x_rows = 8, .w_rows = 2, .fp8 = true, .octets = false},
     {.x_rows = 8, .w_rows = 2, .fp8 = false, .octets = false},
 };
 

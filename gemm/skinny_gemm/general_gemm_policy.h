@@ -19,12 +19,10 @@ struct GeneralGemmProblem {
 // `units`: SMs or CUs. NOTE: a plan never changes a result.
 constexpr GeneralGemmPlan SelectGeneralGemmPlan(
     const GeneralGemmProblem& problem, int units) {
-  GeneralGemmVariant variant{.fp8 = problem.fp8, .octets = problem.octets};
   if (!problem.octets) {
-    variant.x_rows = 8;
-    variant.w_rows = 2;
-    return {variant};
+    return {{.x_rows = 8, .w_rows = 2, .fp8 = false, .octets = false}};
   }
+  GeneralGemmVariant variant{.fp8 = problem.fp8};
   variant.x_rows = problem.m == 1   ? 1
                    : problem.m == 2 ? 2
                    : problem.m <= 4 ? 4

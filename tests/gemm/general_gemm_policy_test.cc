@@ -33,7 +33,7 @@ TEST(GeneralGemmPolicy, HasAKernelForEveryPlan) {
                     1)
               << "m " << m << " n " << n;
           EXPECT_TRUE(variant.x_rows == 8 || variant.x_rows >= m);
-          EXPECT_EQ(variant.fp8, fp8);
+          EXPECT_EQ(variant.fp8, fp8 && octets);
           EXPECT_EQ(variant.octets, octets);
         }
       }
