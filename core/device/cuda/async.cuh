@@ -29,6 +29,14 @@ __device__ inline uint64_t EvictFirst() {
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
+// NOTE: ptxas 13.0 folds the sum of a lane's and a uniform address into a copy
+// that also has a policy, which makes an illegal instruction. It does not see
+// through this identity.
+__device__ inline uint32_t UnfoldedAddress(const void* shared) {
+  uint32_t address = SharedAddress(shared);
+  asm volatile("prmt.b32 %0, %0, 0, 0x3210;" : "+r"(address));
+  return address;
+}
 }  // namespace async_internal
 
 // ---- Own copies -------------------------------------------------------------
@@ -49,7 +57,7 @@ __device__ inline void CopyAsync16(void* shared, const void* global,
 __device__ inline void CopyAsync16Once(void* shared, const void* global) {
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(
-          async_internal::SharedAddress(shared)),
+          async_internal::UnfoldedAddress(shared)),
       "l"(__cvta_generic_to_global(global)), "l"(async_internal::EvictFirst())
       : "memory");
 }
@@ -57,7 +65,7 @@ __device__ inline void CopyAsync16Once(void* shared, const void* global,
                                        int bytes) {
   asm volatile(
       "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(
-          async_internal::SharedAddress(shared)),
+          async_internal::UnfoldedAddress(shared)),
       "l"(__cvta_generic_to_global(global)), "r"(bytes),
       "l"(async_internal::EvictFirst())
       : "memory");
