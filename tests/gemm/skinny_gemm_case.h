@@ -183,7 +183,8 @@ class GemmCase {
                                 0xff);
     args.workspace = memory.data() + kGuard + 1;
     args.workspace_bytes = *bytes;
-    const absl::Status status = SkinnyGemm(args, stream);
+    absl::Status status = SkinnyGemm(args, stream);
+    if (status.ok()) status = Synchronize(stream);
     const auto clean = [](auto begin, auto end) {
       return std::all_of(begin, end, [](uint8_t b) { return b == 0xff; });
     };

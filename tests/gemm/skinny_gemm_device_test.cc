@@ -7,9 +7,11 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "lamina/core/graph.h"
 #include "lamina/gemm/skinny_gemm.h"
 #include "tests/gemm/skinny_gemm_case.h"
 #include "tests/gemm/skinny_gemm_reference.h"
@@ -537,6 +539,86 @@ TEST(SkinnyGemmDevice, RepeatsItself) {
                   -1)
             << Name(x) << " m " << m << " repeat " << i;
       }
+    }
+  }
+}
+
+// Two problems of one shape, on two streams of two host threads.
+TEST(SkinnyGemmDevice, TwoStreams) {
+  const GemmSpec spec{.m = 9,
+                      .n = 100,
+                      .k = 528,
+                      .w = DType::kF8E4M3Fn,
+                      .codes = DType::kF8E4M3Fn};
+  const auto repeat = [](GemmSpec mine, int* differences) {
+    GemmCase first(mine);
+    if (!first.Run().ok()) ++*differences;
+    absl::StatusOr<OwnedStream> stream =
+        OwnedStream::Create(testing::TestStream().device());
+    for (int i = 0; i < 30; ++i) {
+      GemmCase again(mine);
+      if (!stream.ok() || !again.Run(stream->stream()).ok() ||
+          again.codes.Dense<uint8_t>() != first.codes.Dense<uint8_t>() ||
+          again.y.Dense<BF16>() != first.y.Dense<BF16>()) {
+        ++*differences;
+      }
+    }
+  };
+  GemmSpec other_spec = spec;
+  other_spec.seed = 2;
+  int differences[2] = {0, 0};
+  std::thread other(repeat, other_spec, &differences[0]);
+  repeat(spec, &differences[1]);
+  other.join();
+  EXPECT_EQ(differences[0], 0);
+  EXPECT_EQ(differences[1], 0);
+}
+
+// Two recordings, memory taken in between, run again after their outputs were
+// spoiled.
+TEST(SkinnyGemmDevice, GraphsKeepWhatTheyNeed) {
+  if (testing::OnCpu() || testing::OnSimt()) GTEST_SKIP() << "no graphs";
+  const auto owned = OwnedStream::Create(testing::TestStream().device());
+  ASSERT_TRUE(owned.ok());
+  const Stream stream = owned->stream().WithOverlap();
+  struct Recorded {
+    explicit Recorded(const GemmSpec& spec) : test(spec), want(spec) {}
+    GemmCase test;
+    GemmCase want;
+    std::vector<char> workspace = std::vector<char>(1 << 20, -1);
+    std::optional<Graph> graph;
+  };
+  Recorded fp8({.m = 3,
+                .n = 300,
+                .k = 512,
+                .x = DType::kF8E4M3Fn,
+                .w = DType::kF8E4M3Fn,
+                .codes = DType::kF8E4M3Fn});
+  Recorded bf16({.m = 20, .n = 300, .k = 512, .codes = DType::kI8});
+  std::vector<std::vector<char>> between;
+  for (Recorded* recorded : {&fp8, &bf16}) {
+    ASSERT_TRUE(recorded->want.Run().ok());
+    SkinnyGemmArgs args = recorded->test.Args();
+    args.workspace = recorded->workspace.data();
+    args.workspace_bytes = 1 << 20;
+    absl::StatusOr<Graph> graph =
+        Graph::Capture(stream, [&] { return SkinnyGemm(args, stream); });
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    recorded->graph = *std::move(graph);
+    between.emplace_back(1 << 20, -1);
+  }
+  for (int i = 0; i < 3; ++i) {
+    for (Recorded* recorded : {&fp8, &bf16}) {
+      recorded->test.y.Poison();
+      recorded->test.codes.Poison();
+      ASSERT_TRUE(recorded->graph->Launch(stream).ok());
+      ASSERT_TRUE(recorded->graph->Launch(stream).ok());
+    }
+    ASSERT_TRUE(Synchronize(stream).ok());
+    for (Recorded* recorded : {&fp8, &bf16}) {
+      EXPECT_EQ(recorded->test.y.Dense<BF16>(), recorded->want.y.Dense<BF16>());
+      EXPECT_EQ(recorded->test.codes.Dense<uint8_t>(),
+                recorded->want.codes.Dense<uint8_t>());
     }
   }
 }
