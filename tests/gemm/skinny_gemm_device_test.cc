@@ -203,12 +203,16 @@ TEST(SkinnyGemmDevice, RandomValuesByTheRule) {
   for (const DType w : {DType::kF16, DType::kBF16, DType::kF8E4M3Fn}) {
     for (const int64_t m : {1, 2, 3, 5, 8, 9, 17}) {
       for (const int64_t k : {1, 7, 8, 9, 255, 256, 257, 300, 1001, 1592}) {
-        ExpectEqualsModel({.m = m,
-                           .n = 11,
-                           .k = k,
-                           .x = DType::kF32,
-                           .w = w,
-                           .y = DType::kF32});
+        // Rows that are octets apart, and rows that are not.
+        for (const int64_t pad : {RoundUp(k, 16) - k, int64_t{0}}) {
+          ExpectEqualsModel({.m = m,
+                             .n = 11,
+                             .k = k,
+                             .x = DType::kF32,
+                             .w = w,
+                             .y = DType::kF32,
+                             .pad = pad});
+        }
       }
     }
   }
@@ -333,13 +337,14 @@ TEST(SkinnyGemmDevice, QuantizedOutput) {
           GemmSpec spec{.m = gated ? 7 : 2,
                         .n = 300,
                         .k = 33,
+                        .x = gated ? DType::kBF16 : DType::kF32,
                         .residual = gated,
                         .codes = codes,
                         .code_scales = granularity,
                         .dynamic = dynamic,
                         .round_before_quant = !gated,
                         .no_y = gated,
-                        .exact = true,
+                        .exact = gated,
                         .pad = 1};
           if (gated) spec.gate = GateSpec{};
           ExpectEqualsModel(spec);
@@ -385,12 +390,14 @@ TEST(SkinnyGemmDevice, EveryNumberOfOutputs) {
 TEST(SkinnyGemmDevice, EveryLengthOfSums) {
   for (const DType w : {DType::kBF16, DType::kF8E4M3Fn}) {
     for (const int64_t m : {1, 5}) {
-      for (int64_t k = 1; k <= 40; ++k) {
-        ExpectEqualsModel({.m = m, .n = 6, .k = k, .w = w, .exact = true});
-      }
-      for (int64_t k = 200; k <= 1592; k += 56) {
-        ExpectEqualsModel({.m = m, .n = 6, .k = k, .w = w, .exact = true});
-      }
+      const auto check = [&](int64_t k) {
+        for (const int64_t pad : {RoundUp(k, 16) - k, int64_t{0}}) {
+          ExpectEqualsModel(
+              {.m = m, .n = 6, .k = k, .w = w, .exact = true, .pad = pad});
+        }
+      };
+      for (int64_t k = 1; k <= 40; ++k) check(k);
+      for (int64_t k = 200; k <= 1592; k += 57) check(k);
       ExpectEqualsModel({.m = m, .n = 5, .k = 12800, .w = w, .exact = true});
     }
   }
