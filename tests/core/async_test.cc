@@ -146,7 +146,8 @@ TEST_F(Box, IsSwizzledAndZeroOutside) {
     ASSERT_TRUE(gpu_runtime::MakeTensorMap(
                     MapArgs(matrix.data(), element_bytes), &args.map)
                     .ok());
-    for (const int col : {0, 5, 30, 37, -3, 1000}) {
+    for (const int col_bytes : {0, 16, 32, 128, -16, -112, 1024}) {
+      const int col = col_bytes / element_bytes;
       for (const int row : {0, 3, 10, 11, -2, -100}) {
         DeviceArray<uint8_t> to = OnDevice(std::vector<uint8_t>(16 * 128, 1));
         args.col = col;
@@ -286,8 +287,12 @@ TEST_F(BoxDeathTest, Boxes) {
   args.shift = 128;
   EXPECT_DEATH((void)testing::LaunchBox(args, target()),
                "a copy to a misaligned place");
-  // Fewer bytes are expected than the box brings.
   args.shift = 0;
+  args.col = 8;
+  EXPECT_DEATH((void)testing::LaunchBox(args, target()),
+               "a box that begins at a misaligned column");
+  // Fewer bytes are expected than the box brings.
+  args.col = 0;
   args.rows = 8;
   EXPECT_DEATH((void)testing::LaunchBox(args, target()),
                "what a copy writes to is not in the block's shared memory");

@@ -308,6 +308,9 @@ void CopyTensor2D(void* shared, const gpu::TensorMap* map, int col, int row,
   const int64_t box_cols = args.box_cols, element_bytes = args.element_bytes;
   const auto row_bytes = static_cast<size_t>(box_cols * element_bytes);
   const auto rows = static_cast<size_t>(args.box_rows);
+  if (col * element_bytes % static_cast<int64_t>(kChunk) != 0) {
+    Fail("a box that begins at a misaligned column");
+  }
   const size_t offset =
       AlignedOffset(shared, rows * row_bytes, kSharedAlignment);
   std::vector<Piece> pieces;
