@@ -4,7 +4,10 @@
 // vendor's folder has a header of the same name with the same functions;
 // core/device/simt runs the kernels on the host, for tests.
 //
-// Threads   ThreadIndex, BlockThreads, BlockIndex; Lane<kWave>, Wave<kWave>
+// Threads   ThreadIndex, BlockThreads, BlockIndex; Lane<kWave>, Wave<kWave>;
+//           CUDA: UniformWave(): ThreadIndex() / 32, known to be the wave's;
+//           GiveRegisters<n>, TakeRegisters<n>: warpgroups end up with n a
+//           thread
 // Barriers  BlockSync; ClusterArrive and ClusterWait, the two halves of a
 //           barrier of the cluster; ClusterArriveRelaxed: orders no memory;
 //           ClusterIndex, ClusterRank, ClusterBlocks
@@ -25,7 +28,8 @@
 // Math      SquareRoot, Divide: exactly rounded; MultiplyWhereNegative;
 //           ApproximateReciprocal, ApproximateReciprocalSquareRoot,
 //           ApproximateExp2
-// Convert   PackBf16, PackF16, UnpackF16; NativeF8, the FP8 type that the
+// Convert   PackBf16, PackF16, UnpackF16; CUDA: WidenE4M3(codes): two F8E4M3Fn
+//           to two BF16; NativeF8, the FP8 type that the
 //           architecture converts to (void: none), and PackNativeF8
 // Compiled  kWaveSizes, kClusterChoices: what kernels are compiled for;
 //           kWaveRunsHere<kWave>: whether this pass of the compiler needs them;

@@ -33,11 +33,31 @@ struct alignas(8) Bits64 {
 // ---- Threads ----------------------------------------------------------------
 
 __device__ inline int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+// ThreadIndex() / 32, which the compiler then knows to be that of all lanes.
+__device__ inline int UniformWave() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);
+}
 __device__ inline int BlockThreads() { return static_cast<int>(blockDim.x); }
 __device__ inline int64_t BlockIndex() { return blockIdx.x; }
 __device__ inline int64_t BlockCount() { return gridDim.x; }
 
 __device__ inline void BlockSync() { __syncthreads(); }
+
+// So many registers a thread from here on, a multiple of 8: fewer, or more of
+// those that other warpgroups gave. All of a warpgroup, in one of the branches
+// that its threads never leave.
+template <int kRegisters>
+__device__ inline void GiveRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
+template <int kRegisters>
+__device__ inline void TakeRegisters() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+#endif
+}
 
 // ---- Clusters: blocks that reach each other's shared memory. ----------------
 
@@ -267,6 +287,13 @@ __device__ inline void UnpackF16(uint32_t pair, float& a, float& b) {
   const float2 values = __half22float2(reinterpret_cast<const __half2&>(pair));
   a = values.x;
   b = values.y;
+}
+
+// Two codes of F8E4M3Fn as two of BF16: exact.
+__device__ inline uint32_t WidenE4M3(uint16_t codes) {
+  const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
+  const float2 values = __half22float2(halves);
+  return PackBf16(values.x, values.y);
 }
 
 // The FP8 type that the architecture converts to in hardware; void: none.

@@ -38,11 +38,17 @@ struct alignas(8) Bits64 {
 };
 
 inline int ThreadIndex() { return simt::ThreadIndex(); }
+inline int UniformWave() { return simt::ThreadIndex() / simt::WaveSize(); }
 inline int BlockThreads() { return simt::BlockThreads(); }
 inline int64_t BlockIndex() { return simt::BlockIndex(); }
 inline int64_t BlockCount() { return simt::BlockCount(); }
 
 inline void BlockSync() { simt::BlockSync(); }
+
+template <int kRegisters>
+inline void GiveRegisters() {}
+template <int kRegisters>
+inline void TakeRegisters() {}
 
 inline int ClusterRank() { return simt::ClusterRank(); }
 inline int ClusterBlocks() { return simt::ClusterBlocks(); }
@@ -150,6 +156,20 @@ inline uint32_t PackF16(float a, float b) {
 inline void UnpackF16(uint32_t pair, float& a, float& b) {
   a = ToFloat(F16{static_cast<uint16_t>(pair & 0xffffu)});
   b = ToFloat(F16{static_cast<uint16_t>(pair >> 16)});
+}
+
+namespace intrinsics_internal {
+inline float DecodeE4M3(uint32_t code) {
+  const uint32_t magnitude = code & 0x7fu;
+  const float value =
+      magnitude == 0x7fu ? std::bit_cast<float>(0x7fc00000u)
+                         : std::bit_cast<float>(magnitude << 20) * 0x1p120f;
+  return (code & 0x80u) != 0 ? -value : value;
+}
+}  // namespace intrinsics_internal
+inline uint32_t WidenE4M3(uint16_t codes) {
+  return PackBf16(intrinsics_internal::DecodeE4M3(codes & 0xffu),
+                  intrinsics_internal::DecodeE4M3(codes >> 8));
 }
 
 // No FP8 instructions: quant/fp8.cuh converts in software.

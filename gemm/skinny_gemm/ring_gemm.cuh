@@ -1,0 +1,273 @@
+#pragma once
+
+// y = epilogue(x · wᵀ) on Hopper's tensor cores for up to 64 rows of x.
+//
+// Bytes: w once from memory, x once a group of tiles and block from L2.
+// Mapping: blocks stay, one an SM, and share the columns of y evenly, to a
+// column. A block's columns are cut into groups of `tiles` tiles of up to 64
+// rows of w, so that a stage of x serves `tiles` stages of w. w is the 64-row
+// operand of wgmma, x the other.
+//
+//   3 waves        w -> ring of stages: a tile x 512 bytes of K, by cp.async
+//   1 wave         x -> ring of stages: all rows, that part of K, by TMA
+//   2, 4 warpgroups  take the stages of w in turn: warpgroup i has tile
+//                    i % tiles of the group, every shares-th stage along K
+//
+// In the end the shares of a tile meet in shared memory and are added in their
+// order; then each result takes the epilogue. Weights depend on no other
+// kernel: their loads start before WaitForPredecessor.
+//
+// The rule here: products of FP8 by FP8 and those with scales of blocks are
+// summed in the tensor core over 128 of K, these sums in fp32 in the order of K
+// within a share; without, a share's are the tensor core's in up to four sums.
+// The bits of a row of y depend on that row and on the plan, thus on m only
+// through its band: up to 8, 16, 32, 64.
+
+#include <cstdint>
+
+#include "lamina/core/device/async.cuh"
+#include "lamina/core/device/intrinsics.cuh"
+#include "lamina/core/ring.cuh"
+#include "lamina/gemm/skinny_gemm/epilogue.cuh"
+#include "lamina/gemm/skinny_gemm/ring_gemm_args.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm_sums.cuh"
+
+namespace lamina::gemm_internal {
+
+template <RingGemmVariant kVariant>
+class RingGemm {
+ public:
+  __device__ explicit RingGemm(const RingGemmArgs& args)
+      : args_(args),
+        plan_(args.plan),
+        shared_(gpu::SharedMemory<uint8_t>()),
+        w_ring_(Phasers(), plan_.stages),
+        x_ring_(Phasers() + 2 * plan_.stages, plan_.x_stages),
+        epilogue_(args.gemm.epilogue) {
+    const int block = static_cast<int>(gpu::BlockIndex());
+    first_col_ = block * args.cols + Smaller(block, args.more_cols);
+    end_col_ = first_col_ + args.cols + (block < args.more_cols ? 1 : 0);
+  }
+
+  __device__ void Run() const {
+    gpu::AllowDependents();
+    const int wave = gpu::UniformWave();
+    const int computing_waves = 4 * plan_.consumers;
+    if (wave < computing_waves) {
+      if constexpr (kTakesRegisters) gpu::TakeRegisters<104>();
+      if (wave == 0) InitRings();
+      Compute(wave / 4);
+    } else {
+      if constexpr (kTakesRegisters) gpu::GiveRegisters<56>();
+      if (wave < computing_waves + kWeightThreads / 32) {
+        LoadWeights(gpu::ThreadIndex() - 32 * computing_waves);
+      } else {
+        LoadActivations();
+      }
+    }
+  }
+
+ private:
+  static constexpr int kStepBytes = StageStepBytes(kVariant);
+  static constexpr int kWeightBytes = WeightBytes(kVariant.types);
+  static constexpr int kXStageBytes = ActivationStageBytes(kVariant);
+  static constexpr int kXBoxBytes = kVariant.rows * kSegmentBytes;
+  static constexpr int kXBoxes = kXStageBytes / kXBoxBytes;
+  static constexpr int kXBoxCols =
+      kSegmentBytes / ActivationBytes(kVariant.types);
+  static constexpr int kExchange = ExchangeRows(kVariant);
+  // 96 registers are too few for the sums of 64 rows.
+  static constexpr bool kTakesRegisters =
+      kVariant.rows == 64 && MaxConsumers(kVariant) == 4;
+
+  __device__ static int Smaller(int a, int b) { return a < b ? a : b; }
+
+  // ---- Shared memory --------------------------------------------------------
+
+  __device__ gpu::Phaser* Phasers() const {
+    return reinterpret_cast<gpu::Phaser*>(shared_ + args_.layout.phasers);
+  }
+  __device__ uint8_t* WeightStage(const gpu::Ring::Place& at) const {
+    return shared_ + at.stage * args_.layout.stage_bytes;
+  }
+  __device__ uint8_t* ActivationStage(const gpu::Ring::Place& at) const {
+    return shared_ + args_.layout.x + at.stage * kXStageBytes;
+  }
+  // What a warpgroup shows the others: [kExchange, kExchangePitch].
+  __device__ float* Exchanged(int consumer) const {
+    return reinterpret_cast<float*>(shared_ + args_.layout.sums) +
+           consumer * kExchange * kExchangePitch;
+  }
+
+  __device__ void InitRings() const {
+    if (!gpu::ElectOne()) return;
+    w_ring_.Init(kWeightThreads, 4);
+    x_ring_.Init(1, 4 * plan_.tiles);
+    gpu::PublishPhasers();
+  }
+
+  __device__ RingTile Tile(int group, int tile) const {
+    const int first =
+        first_col_ + (group * plan_.tiles + tile) * plan_.tile_cols;
+    return {epilogue_, first, Smaller(plan_.tile_cols, end_col_ - first)};
+  }
+
+  // ---- Loads ----------------------------------------------------------------
+
+  __device__ void LoadWeights(int thread) const {
+    gpu::Ring::Place at;
+    bool first = true;
+    for (int group = 0; group < plan_.groups; ++group) {
+      for (int step = 0; step < args_.steps; ++step) {
+        for (int tile = 0; tile < plan_.tiles; ++tile) {
+          // NOTE: the first loads are on their way before there are phasers.
+          if (!first) w_ring_.AwaitEmpty(at);
+          LoadWeightStage(thread, Tile(group, tile), step, WeightStage(at));
+          if (first) gpu::BlockSync();
+          first = false;
+          gpu::ArriveWhenCopied(w_ring_.full(at));
+          w_ring_.Advance(at);
+        }
+      }
+    }
+  }
+
+  // A thread has one 16-byte column of the stage and every n-th row.
+  __device__ void LoadWeightStage(int thread, const RingTile& tile, int step,
+                                  uint8_t* stage) const {
+    constexpr int kColumns = kStepBytes / 16;
+    constexpr int kRowsAtOnce = kWeightThreads / kColumns;
+    const int column = thread % kColumns;
+    const int64_t offset = int64_t{step} * kStepBytes + column * 16;
+    const int64_t left = int64_t{args_.gemm.k} * kWeightBytes - offset;
+    const char* const w = static_cast<const char*>(args_.gemm.w) + offset;
+    uint8_t* const segment =
+        stage + column / (kSegmentBytes / 16) * args_.layout.segment_bytes;
+#pragma unroll 4
+    for (int row = thread / kColumns; row < tile.rows(); row += kRowsAtOnce) {
+      const char* const from = w + tile.WeightRow(row) * args_.gemm.w_pitch;
+      uint8_t* const to =
+          segment + Swizzled(row, column % (kSegmentBytes / 16));
+      if (left >= 16) {
+        gpu::CopyAsync16Once(to, from);
+      } else {
+        gpu::CopyAsync16Once(to, left > 0 ? from : args_.gemm.w,
+                             left > 0 ? static_cast<int>(left) : 0);
+      }
+    }
+  }
+
+  __device__ void LoadActivations() const {
+    const bool elected = gpu::ElectOne();
+    if (elected) gpu::PrefetchTensorMap(&args_.x_map);
+    gpu::BlockSync();
+    if (!elected) return;
+    gpu::WaitForPredecessor();
+    gpu::Ring::Place at;
+    for (int group = 0; group < plan_.groups; ++group) {
+      for (int step = 0; step < args_.steps; ++step) {
+        x_ring_.AwaitEmpty(at);
+        gpu::ArriveExpecting(x_ring_.full(at), kXStageBytes);
+#pragma unroll
+        for (int box = 0; box < kXBoxes; ++box) {
+          gpu::CopyTensor2D(ActivationStage(at) + box * kXBoxBytes,
+                            &args_.x_map, (step * kXBoxes + box) * kXBoxCols, 0,
+                            x_ring_.full(at));
+        }
+        x_ring_.Advance(at);
+      }
+    }
+  }
+
+  // ---- Results --------------------------------------------------------------
+
+  __device__ void Compute(int consumer) const {
+    gpu::BlockSync();
+    gpu::WaitForPredecessor();
+    const int share = consumer / plan_.tiles;
+    gpu::Ring::Place w_at = {.stage = consumer};
+    gpu::Ring::Place x_at = {.stage = share};
+    for (int group = 0; group < plan_.groups; ++group) {
+      const RingTile tile = Tile(group, consumer % plan_.tiles);
+      RingTileSums<kVariant> sums(args_, tile);
+      for (int step = share; step < args_.steps; step += plan_.shares) {
+        x_ring_.AwaitFull(x_at);
+        w_ring_.AwaitFull(w_at);
+        gpu::PublishToAsync();  // what cp.async has brought
+        sums.Add(step, WeightStage(w_at), ActivationStage(x_at));
+        if (gpu::ElectOne()) {
+          w_ring_.Release(w_at);
+          x_ring_.Release(x_at);
+        }
+        w_ring_.Advance(w_at, plan_.consumers);
+        x_ring_.Advance(x_at, plan_.shares);
+      }
+      sums.Join();
+      Finish(tile, consumer, sums);
+    }
+  }
+
+  // The warpgroups of a tile store its results.
+  __device__ void Finish(const RingTile& tile, int consumer,
+                         const RingTileSums<kVariant>& sums) const {
+    const int barrier = 1 + consumer % plan_.tiles;
+    const int threads = 128 * plan_.shares;
+#pragma unroll 1
+    for (int part = 0; part < kVariant.rows / kExchange; ++part) {
+      sums.Put(part, Exchanged(consumer));
+      gpu::SyncGroup(barrier, threads);
+      StoreResults(tile, consumer, part * kExchange);
+      gpu::SyncGroup(barrier, threads);
+    }
+  }
+
+  __device__ void StoreResults(const RingTile& tile, int consumer,
+                               int first_row) const {
+    const int thread = consumer / plan_.tiles * 128 + gpu::ThreadIndex() % 128;
+    const int lanes = kTileRows / RowsOfColumn(epilogue_.gated());  // of a row
+    const int col = thread % lanes;
+    if (col >= tile.cols) return;
+    const int tile_index = consumer % plan_.tiles;
+    const int end = Smaller(kExchange, args_.gemm.m - first_row);
+    for (int row = thread / lanes; row < end;
+         row += 128 * plan_.shares / lanes) {
+      const auto sum = [&](int tile_row) {
+        return Scaled(first_row + row, tile.WeightRow(tile_row),
+                      SumOfShares(tile_index, row, tile_row));
+      };
+      if (epilogue_.gated()) {
+        epilogue_.StoreGated(first_row + row, tile.first_col + col,
+                             sum(2 * col), sum(2 * col + 1));
+      } else {
+        epilogue_.Store(first_row + row, tile.first_col + col, sum(col));
+      }
+    }
+  }
+
+  __device__ float SumOfShares(int tile, int row, int tile_row) const {
+    const float* const first =
+        Exchanged(tile) + row * kExchangePitch + tile_row;
+    float sum = *first;
+    for (int share = 1; share < plan_.shares; ++share) {
+      sum += first[share * plan_.tiles * kExchange * kExchangePitch];
+    }
+    return sum;
+  }
+
+  __device__ float Scaled(int row, int weight_row, float sum) const {
+    if constexpr (kVariant.block_scales) return sum;
+    return (sum * ScaleOrOne(args_.gemm.x_scales, row, 0)) *
+           ScaleOrOne(args_.gemm.w_scales, weight_row, 0);
+  }
+
+  const RingGemmArgs& args_;
+  const RingGemmPlan& plan_;
+  uint8_t* shared_;
+  gpu::Ring w_ring_;
+  gpu::Ring x_ring_;
+  Epilogue epilogue_;
+  int first_col_;
+  int end_col_;
+};
+
+}  // namespace lamina::gemm_internal

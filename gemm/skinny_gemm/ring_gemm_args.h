@@ -1,0 +1,153 @@
+#pragma once
+
+// The GEMM of Hopper's tensor cores (gemm/skinny_gemm/ring_gemm.cuh): what its
+// kernels take and which there are.
+
+#include <cstdint>
+
+#include "lamina/core/device/tensor_map.h"
+#include "lamina/core/launch.h"
+#include "lamina/core/math.h"
+#include "lamina/gemm/skinny_gemm/gemm_args.h"
+
+namespace lamina::gemm_internal {
+
+// Weights, then activations.
+enum class RingTypes : uint8_t { kF8, kBF16, kF16, kF8BF16 };
+constexpr int WeightBytes(RingTypes types) {
+  return types == RingTypes::kF8 || types == RingTypes::kF8BF16 ? 1 : 2;
+}
+constexpr int ActivationBytes(RingTypes types) {
+  return types == RingTypes::kF8 ? 1 : 2;
+}
+
+struct RingGemmVariant {
+  RingTypes types = RingTypes::kF8;
+  int rows = 8;  // most rows of x: 8, 16, 32 or 64
+  bool block_scales = false;
+  int wave_size = 32;
+
+  constexpr bool CompiledFor(bool clusters) const {
+    return clusters && wave_size == 32;
+  }
+
+  friend constexpr bool operator==(const RingGemmVariant&,
+                                   const RingGemmVariant&) = default;
+};
+
+inline constexpr int kSegmentBytes = 128;  // of a row: what a swizzle spans
+inline constexpr int kTileRows = 64;       // of w: what one wgmma takes
+
+// Segments of w in a stage: adjacent along K.
+// NOTE: 512 adjacent bytes of a row rather than 128 are worth 0.1 to 0.5 us
+// (h200, 2026-11-29, prototype); more than 256 leave too few stages of x for
+// its 64 rows.
+constexpr int StageSegments(const RingGemmVariant& variant) {
+  return variant.rows == 64 ? 2 : 4;
+}
+constexpr int StageStepBytes(const RingGemmVariant& variant) {
+  return StageSegments(variant) * kSegmentBytes;
+}
+// Bytes of x that meet a stage of w.
+constexpr int ActivationStageBytes(const RingGemmVariant& variant) {
+  return variant.rows * StageStepBytes(variant) / WeightBytes(variant.types) *
+         ActivationBytes(variant.types);
+}
+
+// Warpgroups that compute, at most. NOTE: with four of them a thread has 96
+// registers, with two 168.
+constexpr int MaxConsumers(const RingGemmVariant& variant) {
+  const bool widened = variant.types == RingTypes::kF8BF16;
+  return variant.rows >= 32 && (widened || variant.block_scales) ? 2 : 4;
+}
+// Three waves load w and one loads x.
+inline constexpr int kWeightThreads = 96;
+constexpr int RingGemmThreads(int consumers) { return consumers * 128 + 128; }
+
+// Rows of x whose sums a block exchanges at once, and the distance of theirs.
+constexpr int ExchangeRows(const RingGemmVariant& variant) {
+  return variant.rows < 16 ? variant.rows : 16;
+}
+inline constexpr int kExchangePitch = kTileRows + 4;  // floats; no conflicts
+
+// How a launch goes about it: ring_gemm.cuh says what the parts are.
+struct RingGemmPlan {
+  RingGemmVariant variant = {};
+  int blocks = 0;
+  int consumers = 4;  // warpgroups that compute: tiles * shares
+  int tiles = 1;      // of a group
+  int shares = 4;     // of K, of each tile
+  int groups = 1;     // of tiles, of a block
+  int tile_cols = 0;  // of y, a tile
+  int stages = 0;     // of w: a multiple of consumers
+  int x_stages = 0;   // a multiple of shares
+
+  friend constexpr bool operator==(const RingGemmPlan&,
+                                   const RingGemmPlan&) = default;
+};
+
+// Rows of w behind a column of y.
+constexpr int RowsOfColumn(bool gated) { return gated ? 2 : 1; }
+
+// Bytes from the start of a block's shared memory, where the stages of w are.
+struct RingGemmLayout {
+  int segment_bytes = 0;  // of all rows of a tile
+  int stage_bytes = 0;
+  int x = 0;
+  int sums = 0;
+  int phasers = 0;
+  int bytes = 0;
+};
+constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
+  const RingGemmVariant& variant = plan.variant;
+  const int rows = plan.tile_cols * RowsOfColumn(gated);
+  RingGemmLayout layout;
+  layout.segment_bytes = static_cast<int>(RoundUp(rows, 8)) * kSegmentBytes;
+  layout.stage_bytes = layout.segment_bytes * StageSegments(variant);
+  layout.x = plan.stages * layout.stage_bytes;
+  layout.sums = layout.x + plan.x_stages * ActivationStageBytes(variant);
+  layout.phasers = layout.sums + plan.consumers * ExchangeRows(variant) *
+                                     kExchangePitch * int{sizeof(float)};
+  layout.bytes = layout.phasers + (plan.stages + plan.x_stages) * 2 * 8;
+  // NOTE: a wgmma reads 64 rows whatever a tile has: the last stage's must end
+  // within the block's memory.
+  const int reach = layout.x + kTileRows * kSegmentBytes;
+  if (layout.bytes < reach) layout.bytes = reach;
+  return layout;
+}
+
+struct RingGemmArgs {
+  gpu::TensorMap x_map = {};  // boxes of variant.rows rows and 128 bytes
+  GemmArgs gemm = {};
+  RingGemmPlan plan = {};
+  RingGemmLayout layout = {};
+  int steps = 0;      // stages along K: a multiple of plan.shares
+  int cols = 0;       // of y, a block: so many,
+  int more_cols = 0;  // and one more in so many of the first blocks
+};
+
+// By types; plan.variant.types is theirs.
+gpu::Error LaunchRingGemmF8(const RingGemmArgs& args,
+                            const gpu::LaunchTarget& target);
+gpu::Error LaunchRingGemmBF16(const RingGemmArgs& args,
+                              const gpu::LaunchTarget& target);
+gpu::Error LaunchRingGemmF16(const RingGemmArgs& args,
+                             const gpu::LaunchTarget& target);
+gpu::Error LaunchRingGemmF8BF16(const RingGemmArgs& args,
+                                const gpu::LaunchTarget& target);
+inline gpu::Error LaunchRingGemm(const RingGemmArgs& args,
+                                 const gpu::LaunchTarget& target) {
+  switch (args.plan.variant.types) {
+    case RingTypes::kF8:
+      return LaunchRingGemmF8(args, target);
+    case RingTypes::kBF16:
+      return LaunchRingGemmBF16(args, target);
+    case RingTypes::kF16:
+      return LaunchRingGemmF16(args, target);
+    case RingTypes::kF8BF16:
+      return LaunchRingGemmF8BF16(args, target);
+  }
+  return gpu::kNoKernel;
+}
+
+}  // namespace lamina::gemm_internal

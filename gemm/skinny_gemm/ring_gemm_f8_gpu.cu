@@ -1,0 +1,10 @@
+#include "lamina/gemm/skinny_gemm/ring_gemm_launch.cuh"
+
+namespace lamina::gemm_internal {
+
+gpu::Error LaunchRingGemmF8(const RingGemmArgs& args,
+                            const gpu::LaunchTarget& target) {
+  return LaunchRingGemmOf<RingTypes::kF8>(args, target);
+}
+
+}  // namespace lamina::gemm_internal

@@ -1,0 +1,159 @@
+#pragma once
+
+// When the kernels of gemm/skinny_gemm/ring_gemm.cuh are used, and how they
+// split the work: plain values, no GPU needed.
+
+#include <cstdint>
+#include <optional>
+
+#include "lamina/core/math.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm_args.h"
+
+namespace lamina::gemm_internal {
+
+struct RingGemmProblem {
+  int64_t m = 0;
+  int64_t cols = 0;  // of y
+  int64_t k = 0;
+  RingTypes types = RingTypes::kF8;
+  bool gated = false;
+  bool block_scales = false;
+  bool overlap = false;  // Stream::overlap()
+};
+
+struct RingArch {
+  int units = 1;             // SMs
+  int64_t shared_bytes = 0;  // most a block
+};
+
+// What a plan is made of.
+struct RingGemmChoice {
+  int64_t blocks = 0;
+  int consumers = 4;
+  int tiles = 1;
+  int64_t ring_bytes = 0;    // stages of w, at most
+  int64_t x_ring_bytes = 0;  // of x
+};
+
+constexpr RingGemmVariant RingGemmVariantFor(const RingGemmProblem& problem) {
+  RingGemmVariant variant = {.types = problem.types,
+                             .block_scales = problem.block_scales};
+  while (variant.rows < problem.m) variant.rows *= 2;
+  return variant;
+}
+
+// Steps along K; the last ones can have nothing of it.
+constexpr int RingGemmSteps(const RingGemmPlan& plan, int64_t k) {
+  const int64_t bytes = k * WeightBytes(plan.variant.types);
+  return static_cast<int>(
+      RoundUp(CeilDiv(bytes, StageStepBytes(plan.variant)), plan.shares));
+}
+
+namespace ring_internal {
+
+// H200, 2026-11-29, prototype: 64 KiB on their way to a block are too few, more
+// than 128 bring nothing.
+inline constexpr int64_t kRingBytes = 128 << 10;
+// Prototype; for 32 and 64 rows predicted.
+constexpr int64_t ActivationRingBytes(int rows) {
+  return rows == 8 ? 32 << 10 : 64 << 10;
+}
+// Kernels that overlap finish sooner when the next one finds some SMs free, up
+// to so many bytes of w. Predicted from the prototype.
+inline constexpr int64_t kSpareUnitsBytes = int64_t{40} << 20;
+inline constexpr int kSpareUnits = 4;
+
+// Largest multiple of `step` up to `most`, at least one step.
+constexpr int StagesIn(int64_t most, int step) {
+  return static_cast<int>(most < step ? step : most / step * step);
+}
+
+}  // namespace ring_internal
+
+constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
+                                              const RingArch& arch) {
+  const RingGemmVariant variant = RingGemmVariantFor(problem);
+  const int64_t rows = problem.cols * RowsOfColumn(problem.gated);
+  RingGemmChoice choice = {
+      .blocks = arch.units,
+      .consumers = MaxConsumers(variant),
+      .ring_bytes = ring_internal::kRingBytes,
+      .x_ring_bytes = ring_internal::ActivationRingBytes(variant.rows)};
+  if (problem.overlap && arch.units > 8 * ring_internal::kSpareUnits &&
+      rows * problem.k * WeightBytes(problem.types) <
+          ring_internal::kSpareUnitsBytes) {
+    choice.blocks -= ring_internal::kSpareUnits;
+  }
+  while (choice.tiles < choice.consumers &&
+         rows > choice.blocks * choice.tiles * kTileRows) {
+    choice.tiles *= 2;
+  }
+  return choice;
+}
+
+// No plan for what the kernels do not take: more than 64 rows, no columns or no
+// K, sizes that 32 bits do not hold, too little shared memory.
+constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
+    const RingGemmProblem& problem, const RingGemmChoice& choice,
+    const RingArch& arch) {
+  if (problem.m < 1 || problem.m > 64 || problem.cols < 1 || problem.k < 1 ||
+      problem.cols >= 1 << 29 || problem.k >= 1 << 28) {
+    return std::nullopt;
+  }
+  RingGemmPlan plan = {.variant = RingGemmVariantFor(problem),
+                       .consumers = choice.consumers,
+                       .tiles = choice.tiles,
+                       .shares = choice.consumers / choice.tiles};
+  const int64_t blocks =
+      choice.blocks < problem.cols ? choice.blocks : problem.cols;
+  plan.blocks = static_cast<int>(blocks);
+
+  const int64_t cols = CeilDiv(problem.cols, blocks);  // of a block, at most
+  const int64_t most_cols = kTileRows / RowsOfColumn(problem.gated);
+  plan.groups = static_cast<int>(CeilDiv(cols, plan.tiles * most_cols));
+  plan.tile_cols =
+      static_cast<int>(CeilDiv(cols, int64_t{plan.tiles} * plan.groups));
+
+  const int64_t steps = RingGemmSteps(plan, problem.k);
+  const auto stages_for = [](int64_t bytes, int stage_bytes, int64_t used,
+                             int step) {
+    const int64_t stages = bytes / stage_bytes;
+    return ring_internal::StagesIn(stages < used ? stages : used, step);
+  };
+  plan.stages =
+      stages_for(choice.ring_bytes, LayoutOf(plan, problem.gated).stage_bytes,
+                 steps * plan.tiles * plan.groups, plan.consumers);
+  plan.x_stages =
+      stages_for(choice.x_ring_bytes, ActivationStageBytes(plan.variant),
+                 steps * plan.groups, plan.shares);
+  while (LayoutOf(plan, problem.gated).bytes > arch.shared_bytes) {
+    if (plan.stages > plan.consumers) {
+      plan.stages -= plan.consumers;
+    } else if (plan.x_stages > plan.shares) {
+      plan.x_stages -= plan.shares;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return plan;
+}
+
+constexpr std::optional<RingGemmPlan> SelectRingGemmPlan(
+    const RingGemmProblem& problem, const RingArch& arch) {
+  return MakeRingGemmPlan(problem, SelectRingGemmChoice(problem, arch), arch);
+}
+
+// All but the map of x.
+constexpr RingGemmArgs MakeRingGemmArgs(const GemmArgs& gemm,
+                                        const RingGemmPlan& plan) {
+  RingGemmArgs args;
+  args.gemm = gemm;
+  args.plan = plan;
+  args.layout = LayoutOf(plan, gemm.epilogue.gated);
+  args.steps = RingGemmSteps(plan, gemm.k);
+  args.cols = gemm.epilogue.cols / plan.blocks;
+  args.more_cols = gemm.epilogue.cols % plan.blocks;
+  return args;
+}
+
+}  // namespace lamina::gemm_internal

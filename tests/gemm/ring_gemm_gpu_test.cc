@@ -1,0 +1,295 @@
+// The ring kernels of SkinnyGemm, on the host (SIMT) and on a GPU that has
+// them, with the plans that the policy takes and others. Where sums are exact,
+// results are those of the scalar model bit for bit.
+
+#include <optional>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "lamina/core/device.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm.h"
+#include "lamina/gemm/skinny_gemm/skinny_gemm_gpu.h"
+#include "tests/gemm/skinny_gemm_case.h"
+#include "tests/gemm/skinny_gemm_reference.h"
+#include "tests/support/quantize_reference.h"
+#include "tests/support/test_device.h"
+
+namespace lamina {
+namespace {
+
+using gemm_internal::RingGemmChoice;
+using gemm_internal::SkinnyGemmGpu;
+using testing::GemmCase;
+using testing::GemmSpec;
+
+constexpr auto kTensor = ScaleGranularity::kPerTensor;
+constexpr auto kRow = ScaleGranularity::kPerRow;
+constexpr auto kBlock = ScaleGranularity::kPerBlock;
+constexpr auto kTile = ScaleGranularity::kPerTile;
+
+struct Types2 {
+  DType w;
+  DType x;
+};
+constexpr Types2 kF8 = {DType::kF8E4M3Fn, DType::kF8E4M3Fn};
+constexpr Types2 kBF16 = {DType::kBF16, DType::kBF16};
+constexpr Types2 kF16 = {DType::kF16, DType::kF16};
+constexpr Types2 kF8BF16 = {DType::kF8E4M3Fn, DType::kBF16};
+constexpr Types2 kTypes[] = {kF8, kBF16, kF16, kF8BF16};
+
+GemmSpec Spec(const Types2& types, int64_t m, int64_t n, int64_t k) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .x = types.x,
+          .w = types.w,
+          .y = DType::kF32,
+          .exact = true};
+}
+
+class RingGemmGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const DeviceInfo& device = GetDeviceInfo(testing::TestStream().device());
+    if (device.device.backend != Backend::kCuda ||
+        (device.arch != "sm_90" && device.arch != "simt")) {
+      GTEST_SKIP() << device.arch << " has no ring kernels";
+    }
+  }
+};
+
+// What to run: `choice`, or the policy's.
+std::vector<float> Run(GemmCase& test,
+                       const std::optional<RingGemmChoice>& choice) {
+  SkinnyGemmArgs args = test.Args();
+  // NOTE: only the ring kernels: a problem that they do not take is an error.
+  const absl::Status status =
+      SkinnyGemmGpu(args, testing::TestStream(),
+                    {.ring = choice, .ring_only = !choice.has_value()});
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(test.x.GuardsIntact() && test.w.GuardsIntact() &&
+              test.y.GuardsIntact() && test.codes.GuardsIntact() &&
+              test.residual.GuardsIntact() && test.bias.GuardsIntact());
+  std::vector<float> y;
+  for (int64_t r = 0; r < test.spec.m; ++r) {
+    for (int64_t c = 0; c < test.spec.out_cols(); ++c) {
+      y.push_back(test.y.At<float>(r, c));
+    }
+  }
+  return y;
+}
+
+void ExpectExact(const GemmSpec& spec,
+                 const std::optional<RingGemmChoice>& choice = std::nullopt) {
+  SCOPED_TRACE(::testing::Message()
+               << "m " << spec.m << " n " << spec.n << " k " << spec.k << " w "
+               << Name(spec.w) << " x " << Name(spec.x) << " pad " << spec.pad);
+  GemmCase test(spec);
+  const std::vector<float> want = testing::SkinnyGemmReference(test.Args());
+  const std::vector<float> got = Run(test, choice);
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_EQ(got[i], want[i])
+        << "row " << static_cast<int64_t>(i) / spec.out_cols() << " col "
+        << static_cast<int64_t>(i) % spec.out_cols();
+  }
+}
+
+// ---- Shapes -----------------------------------------------------------------
+
+TEST_F(RingGemmGpu, EveryBandOfRowsOfEveryTypes) {
+  for (const Types2& types : kTypes) {
+    for (const int64_t m : {1, 7, 8, 9, 16, 17, 32, 33, 64}) {
+      ExpectExact(Spec(types, m, 45, 272));
+    }
+  }
+}
+
+// Less than a segment to several stages, with tails of 16 bytes and more.
+TEST_F(RingGemmGpu, EveryLengthOfK) {
+  for (const Types2& types : kTypes) {
+    for (const int64_t k : {16, 112, 128, 144, 512, 528, 1024, 2576}) {
+      ExpectExact(Spec(types, 3, 19, k));
+      ExpectExact(Spec(types, 40, 19, k));
+    }
+  }
+}
+
+TEST_F(RingGemmGpu, EveryNumberOfColumns) {
+  for (const Types2& types : kTypes) {
+    for (const int64_t n : {1, 2, 15, 16, 17, 131, 257, 1030}) {
+      ExpectExact(Spec(types, 5, n, 160));
+    }
+  }
+}
+
+TEST_F(RingGemmGpu, PaddedRows) {
+  for (const Types2& types : kTypes) {
+    GemmSpec spec = Spec(types, 6, 37, 208);
+    spec.pad = 16;
+    ExpectExact(spec);
+  }
+}
+
+// ---- Plans ------------------------------------------------------------------
+
+TEST_F(RingGemmGpu, EveryChoice) {
+  for (const Types2& types : kTypes) {
+    for (const int64_t m : {4, 16, 24, 64}) {
+      for (const int consumers : {2, 4}) {
+        if (consumers == 4 && types.w != types.x && m > 16) continue;
+        for (const int tiles : {1, 2, 4}) {
+          if (tiles > consumers) continue;
+          // Stages as few as there can be, so that rings go round.
+          ExpectExact(Spec(types, m, 150, 1296),
+                      RingGemmChoice{
+                          .blocks = 1, .consumers = consumers, .tiles = tiles});
+          ExpectExact(Spec(types, m, 150, 1296),
+                      RingGemmChoice{.blocks = 2,
+                                     .consumers = consumers,
+                                     .tiles = tiles,
+                                     .ring_bytes = 96 << 10,
+                                     .x_ring_bytes = 40 << 10});
+        }
+      }
+    }
+  }
+}
+
+// ---- Scales -----------------------------------------------------------------
+
+TEST_F(RingGemmGpu, EveryGranularityOfScales) {
+  const std::optional<ScaleGranularity> none;
+  for (const Types2& types : {kF8, kF8BF16}) {
+    for (const auto x_scales : {none, std::optional(kTensor),
+                                std::optional(kRow), std::optional(kBlock)}) {
+      for (const auto w_scales :
+           {none, std::optional(kTensor), std::optional(kRow),
+            std::optional(kBlock), std::optional(kTile)}) {
+        if (x_scales && !IsFp8(types.x)) continue;
+        for (const DType scale_type : {DType::kF32, DType::kF8E8M0}) {
+          for (const int64_t m : {3, 12, 20, 50}) {
+            GemmSpec spec = Spec(types, m, 150, 656);
+            spec.x_scales = x_scales;
+            spec.w_scales = w_scales;
+            spec.scale_type = scale_type;
+            ExpectExact(spec);
+          }
+        }
+      }
+    }
+  }
+}
+
+// ---- Epilogue ---------------------------------------------------------------
+
+TEST_F(RingGemmGpu, BiasAndResidual) {
+  for (const Types2& types : kTypes) {
+    GemmSpec spec = Spec(types, 11, 77, 144);
+    spec.bias = DType::kF32;
+    spec.residual = true;
+    ExpectExact(spec);
+  }
+}
+
+TEST_F(RingGemmGpu, GatesInEveryLayout) {
+  for (const Types2& types : kTypes) {
+    for (const GateLayout layout :
+         {GateLayout::kGateFirst, GateLayout::kGateSecond,
+          GateLayout::kInterleaved}) {
+      for (const int64_t n : {2, 66, 630}) {
+        GemmSpec spec = Spec(types, 9, n, 144);
+        spec.gate = GateSpec{.kind = ActivationKind::kRelu, .layout = layout};
+        spec.bias = DType::kF32;
+        ExpectExact(spec);
+        ExpectExact(spec,
+                    RingGemmChoice{.blocks = 2, .consumers = 2, .tiles = 2});
+      }
+    }
+  }
+}
+
+// ---- Values -----------------------------------------------------------------
+
+// Every code meets 1 at every place of a segment.
+TEST_F(RingGemmGpu, EveryCodeOfWeights) {
+  for (const Types2& types : {kF8, kF8BF16}) {
+    GemmSpec spec = Spec(types, 1, 256, 128);
+    GemmCase test(spec);
+    for (int64_t r = 0; r < 256; ++r) {
+      for (int64_t c = 0; c < spec.k; ++c) {
+        test.w.At<F8E4M3Fn>(r, c).bits =
+            static_cast<uint8_t>(c == r % spec.k ? r : 0);
+      }
+    }
+    for (int64_t c = 0; c < spec.k; ++c) {
+      if (types.x == DType::kBF16) {
+        test.x.At<BF16>(0, c) = FromFloat<BF16>(1.0f);
+      } else {
+        test.x.At<F8E4M3Fn>(0, c) = FromFloat<F8E4M3Fn>(1.0f);
+      }
+    }
+    const std::vector<float> got = Run(test, std::nullopt);
+    for (int r = 0; r < 256; ++r) {
+      const float want = ToFloat(F8E4M3Fn{static_cast<uint8_t>(r)});
+      const float y = got[static_cast<size_t>(r)];
+      EXPECT_TRUE(y == want || (y != y && want != want))
+          << "code " << r << ": " << y << ", want " << want;
+    }
+  }
+}
+
+// FP8 sums have 14 bits over 128 of K.
+TEST_F(RingGemmGpu, RandomValuesAreCloseToTheSumInDouble) {
+  for (const Types2& types : kTypes) {
+    for (const int64_t m : {1, 13, 30, 60}) {
+      GemmSpec spec = Spec(types, m, 70, 1040);
+      spec.exact = false;
+      GemmCase test(spec);
+      const testing::DoubleSums want = testing::SkinnyGemmDouble(test.Args());
+      const std::vector<float> got = Run(test, std::nullopt);
+      const double bound = types.x == DType::kF8E4M3Fn ? 0x1p-12 : 0x1p-20;
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], want.sums[i], bound * want.magnitudes[i]) << i;
+      }
+    }
+  }
+}
+
+// The bits of a row depend on m only through its band.
+TEST_F(RingGemmGpu, RowsDoNotDependOnEachOther) {
+  for (const Types2& types : kTypes) {
+    for (const int64_t band : {8, 16, 32, 64}) {
+      GemmSpec spec = Spec(types, band, 70, 1040);
+      spec.exact = false;
+      GemmCase all(spec);
+      const std::vector<float> want = Run(all, std::nullopt);
+      GemmCase few(spec);
+      few.spec.m = band / 2 + 1;
+      SkinnyGemmArgs args = few.Args();
+      args.x.rows = args.y.rows = few.spec.m;
+      ASSERT_TRUE(
+          SkinnyGemmGpu(args, testing::TestStream(), {.ring_only = true}).ok());
+      for (int64_t r = 0; r < few.spec.m; ++r) {
+        for (int64_t c = 0; c < spec.n; ++c) {
+          ASSERT_EQ(few.y.At<float>(r, c),
+                    want[static_cast<size_t>(r * spec.n + c)]);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RingGemmGpu, TheSameBitsEveryTime) {
+  GemmSpec spec = Spec(kF8, 16, 300, 1040);
+  spec.exact = false;
+  GemmCase first(spec);
+  const std::vector<float> want = Run(first, std::nullopt);
+  for (int run = 0; run < (testing::OnSimt() ? 3 : 20); ++run) {
+    GemmCase again(spec);
+    ASSERT_EQ(Run(again, std::nullopt), want);
+  }
+}
+
+}  // namespace
+}  // namespace lamina
