@@ -2,7 +2,9 @@
 
 #include <cstdint>
 
+#include "lamina/core/device.h"
 #include "lamina/core/device/runtime.h"
+#include "lamina/core/math.h"
 
 namespace lamina::gemm_internal {
 namespace {
@@ -27,39 +29,37 @@ bool HasKernels(const DeviceInfo& device) {
          (device.arch == "sm_90" || device.arch == "simt");
 }
 
-}  // namespace
-
-std::optional<RingGemmProblem> RingGemmProblemOf(const GemmArgs& args,
-                                                 const DeviceInfo& device) {
+std::optional<RingGemmPlan> PlanOf(
+    const GemmArgs& args, const Stream& stream,
+    const std::optional<RingGemmChoice>& choice) {
+  const DeviceInfo& device = GetDeviceInfo(stream.device());
   const std::optional<RingTypes> types = TypesOf(args.w_type, args.x_type);
   if (!HasKernels(device) || !types.has_value() ||
       !IsAligned(args.x, args.x_pitch, args.m) ||
       !IsAligned(args.w, args.w_pitch, args.n)) {
     return std::nullopt;
   }
-  return RingGemmProblem{.m = args.m,
-                         .cols = args.epilogue.cols,
-                         .k = args.k,
-                         .types = *types,
-                         .gated = args.epilogue.gated,
-                         .block_scales = args.block_scales};
+  const RingGemmProblem problem = {.m = args.m,
+                                   .cols = args.epilogue.cols,
+                                   .k = args.k,
+                                   .types = *types,
+                                   .gated = args.epilogue.gated,
+                                   .block_scales = args.block_scales,
+                                   .overlap = stream.overlap()};
+  const RingArch arch = {.units = device.num_units,
+                         .shared_bytes = device.shared_memory_bytes};
+  return MakeRingGemmPlan(
+      problem, choice.value_or(SelectRingGemmChoice(problem, arch)), arch);
 }
 
-std::optional<RingGemmPlan> SelectRingGemmPlan(const GemmArgs& args,
-                                               const Stream& stream) {
-  const DeviceInfo& device = GetDeviceInfo(stream.device());
-  std::optional<RingGemmProblem> problem = RingGemmProblemOf(args, device);
-  if (!problem.has_value()) return std::nullopt;
-  problem->overlap = stream.overlap();
-  return SelectRingGemmPlan(
-      *problem,
-      {.units = device.num_units, .shared_bytes = device.shared_memory_bytes});
-}
+}  // namespace
 
-gpu::Error RunRingGemm(const GemmArgs& args, const RingGemmPlan& plan,
-                       const Stream& stream) {
-  const RingGemmVariant& variant = plan.variant;
-  RingGemmArgs ring = MakeRingGemmArgs(args, plan);
+gpu::Error RunRingGemm(const GemmArgs& args, const Stream& stream,
+                       const std::optional<RingGemmChoice>& choice) {
+  const std::optional<RingGemmPlan> plan = PlanOf(args, stream, choice);
+  if (!plan.has_value()) return gpu::kNoKernel;
+  const RingGemmVariant& variant = plan->variant;
+  RingGemmArgs ring = MakeRingGemmArgs(args, *plan);
   const int x_bytes = ActivationBytes(variant.types);
   const int64_t x_pitch =
       args.m > 1 ? args.x_pitch : RoundUp(int64_t{args.k} * x_bytes, 16);

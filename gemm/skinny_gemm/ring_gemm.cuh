@@ -137,22 +137,36 @@ class RingGemm {
                                   uint8_t* stage) const {
     constexpr int kColumns = kStepBytes / 16;
     constexpr int kRowsAtOnce = kWeightThreads / kColumns;
+    constexpr int kSegmentColumns = kSegmentBytes / 16;
     const int column = thread % kColumns;
-    const int64_t offset = int64_t{step} * kStepBytes + column * 16;
-    const int64_t left = int64_t{args_.gemm.k} * kWeightBytes - offset;
-    const char* const w = static_cast<const char*>(args_.gemm.w) + offset;
+    const int first_row = thread / kColumns;
     uint8_t* const segment =
-        stage + column / (kSegmentBytes / 16) * args_.layout.segment_bytes;
+        stage + column / kSegmentColumns * args_.layout.segment_bytes;
+    const int64_t offset = int64_t{step} * kStepBytes + column * 16;
+    const int64_t row_bytes = int64_t{args_.gemm.k} * kWeightBytes;
+    const char* const w = static_cast<const char*>(args_.gemm.w) + offset;
+    const int64_t hop = kRowsAtOnce * tile.Stride() * args_.gemm.w_pitch;
+    for (int begin = 0; begin < tile.rows(); begin += tile.cols) {
+      const char* from =
+          w + tile.WeightRow(begin + first_row) * args_.gemm.w_pitch;
+      const auto to = [&](int row) {
+        return segment + Swizzled(begin + row, column % kSegmentColumns);
+      };
+      if (int64_t{step + 1} * kStepBytes <= row_bytes) {
 #pragma unroll 4
-    for (int row = thread / kColumns; row < tile.rows(); row += kRowsAtOnce) {
-      const char* const from = w + tile.WeightRow(row) * args_.gemm.w_pitch;
-      uint8_t* const to =
-          segment + Swizzled(row, column % (kSegmentBytes / 16));
-      if (left >= 16) {
-        gpu::CopyAsync16Once(to, from);
+        for (int row = first_row; row < tile.cols; row += kRowsAtOnce) {
+          gpu::CopyAsync16Once(to(row), from);
+          from += hop;
+        }
       } else {
-        gpu::CopyAsync16Once(to, left > 0 ? from : args_.gemm.w,
-                             left > 0 ? static_cast<int>(left) : 0);
+        const int64_t left = row_bytes - offset;
+        const int bytes = left >= 16 ? 16
+                          : left > 0 ? static_cast<int>(left)
+                                     : 0;
+        for (int row = first_row; row < tile.cols; row += kRowsAtOnce) {
+          gpu::CopyAsync16(to(row), bytes > 0 ? from : args_.gemm.w, bytes);
+          from += hop;
+        }
       }
     }
   }
@@ -224,7 +238,8 @@ class RingGemm {
   __device__ void StoreResults(const RingTile& tile, int consumer,
                                int first_row) const {
     const int thread = consumer / plan_.tiles * 128 + gpu::ThreadIndex() % 128;
-    const int lanes = kTileRows / RowsOfColumn(epilogue_.gated());  // of a row
+    const int lanes =
+        kRingTileRows / RowsOfColumn(epilogue_.gated());  // of a row
     const int col = thread % lanes;
     if (col >= tile.cols) return;
     const int tile_index = consumer % plan_.tiles;
@@ -236,8 +251,8 @@ class RingGemm {
                       SumOfShares(tile_index, row, tile_row));
       };
       if (epilogue_.gated()) {
-        epilogue_.StoreGated(first_row + row, tile.first_col + col,
-                             sum(2 * col), sum(2 * col + 1));
+        epilogue_.StoreGated(first_row + row, tile.first_col + col, sum(col),
+                             sum(tile.cols + col));
       } else {
         epilogue_.Store(first_row + row, tile.first_col + col, sum(col));
       }

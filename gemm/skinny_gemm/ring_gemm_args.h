@@ -36,7 +36,7 @@ struct RingGemmVariant {
 };
 
 inline constexpr int kSegmentBytes = 128;  // of a row: what a swizzle spans
-inline constexpr int kTileRows = 64;       // of w: what one wgmma takes
+inline constexpr int kRingTileRows = 64;   // of w: what one wgmma takes
 
 // Segments of w in a stage: adjacent along K.
 // NOTE: 512 adjacent bytes of a row rather than 128 are worth 0.1 to 0.5 us
@@ -68,7 +68,8 @@ constexpr int RingGemmThreads(int consumers) { return consumers * 128 + 128; }
 constexpr int ExchangeRows(const RingGemmVariant& variant) {
   return variant.rows < 16 ? variant.rows : 16;
 }
-inline constexpr int kExchangePitch = kTileRows + 4;  // floats; no conflicts
+inline constexpr int kExchangePitch =
+    kRingTileRows + 4;  // floats; no conflicts
 
 // How a launch goes about it: ring_gemm.cuh says what the parts are.
 struct RingGemmPlan {
@@ -111,7 +112,7 @@ constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
   layout.bytes = layout.phasers + (plan.stages + plan.x_stages) * 2 * 8;
   // NOTE: a wgmma reads 64 rows whatever a tile has: the last stage's must end
   // within the block's memory.
-  const int reach = layout.x + kTileRows * kSegmentBytes;
+  const int reach = layout.x + kRingTileRows * kSegmentBytes;
   if (layout.bytes < reach) layout.bytes = reach;
   return layout;
 }

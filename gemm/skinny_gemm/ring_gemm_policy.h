@@ -79,14 +79,18 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
       .consumers = MaxConsumers(variant),
       .ring_bytes = ring_internal::kRingBytes,
       .x_ring_bytes = ring_internal::ActivationRingBytes(variant.rows)};
-  if (problem.overlap && arch.units > 8 * ring_internal::kSpareUnits &&
-      rows * problem.k * WeightBytes(problem.types) <
-          ring_internal::kSpareUnitsBytes) {
-    choice.blocks -= ring_internal::kSpareUnits;
-  }
+  // NOTE: never by `overlap`: on tiles depend the shares of K, on these the
+  // bits.
+  const int64_t least_blocks = arch.units > 8 * ring_internal::kSpareUnits
+                                   ? arch.units - ring_internal::kSpareUnits
+                                   : arch.units;
   while (choice.tiles < choice.consumers &&
-         rows > choice.blocks * choice.tiles * kTileRows) {
+         rows > least_blocks * choice.tiles * kRingTileRows) {
     choice.tiles *= 2;
+  }
+  if (problem.overlap && rows * problem.k * WeightBytes(problem.types) <
+                             ring_internal::kSpareUnitsBytes) {
+    choice.blocks = least_blocks;
   }
   return choice;
 }
@@ -109,7 +113,7 @@ constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
   plan.blocks = static_cast<int>(blocks);
 
   const int64_t cols = CeilDiv(problem.cols, blocks);  // of a block, at most
-  const int64_t most_cols = kTileRows / RowsOfColumn(problem.gated);
+  const int64_t most_cols = kRingTileRows / RowsOfColumn(problem.gated);
   plan.groups = static_cast<int>(CeilDiv(cols, plan.tiles * most_cols));
   plan.tile_cols =
       static_cast<int>(CeilDiv(cols, int64_t{plan.tiles} * plan.groups));

@@ -13,18 +13,22 @@
 
 namespace lamina::gemm_internal {
 
-// Columns of y and the rows of w behind them. With a gate two rows of w are a
-// column: of the gate, then of up.
+// Columns of y and the rows of w behind them. With a gate these are the rows of
+// the gate, then as many of up.
 struct RingTile {
   const Epilogue& epilogue;
   int first_col;
   int cols;  // can be zero or less
 
-  __device__ int rows() const { return epilogue.gated() ? 2 * cols : cols; }
+  __device__ int rows() const { return cols * RowsOfColumn(epilogue.gated()); }
   __device__ int WeightRow(int row) const {
-    return epilogue.gated()
-               ? epilogue.WeightRow(first_col + row / 2, row % 2 != 0)
-               : first_col + row;
+    if (!epilogue.gated()) return first_col + row;
+    const bool up = row >= cols;
+    return epilogue.WeightRow(first_col + (up ? row - cols : row), up);
+  }
+  // From the row of w of a column to that of the next.
+  __device__ int Stride() const {
+    return epilogue.WeightRow(1, false) - epilogue.WeightRow(0, false);
   }
 };
 

@@ -7,9 +7,11 @@
 
 #include "lamina/core/device.h"
 #include "lamina/core/device/runtime.h"
+#include "lamina/core/gpu_backend.h"
 #include "lamina/core/octet_access.h"
 #include "lamina/core/status.h"
 #include "lamina/gemm/skinny_gemm/general_gemm_policy.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm.h"
 #include "lamina/quant/quantize.h"
 #include "lamina/quant/to_quantized_args.h"
 
@@ -128,11 +130,31 @@ gpu::Error LaunchGeneral(const SkinnyGemmArgs& args, const GemmArgs& gemm,
   return LaunchGeneralGemm(gemm, plan, TargetOf(stream));
 }
 
+// The ring kernels take the problem, or say that they do not.
+gpu::Error LaunchRing(const GemmArgs& gemm, const Stream& stream,
+                      const std::optional<RingGemmChoice>& forced) {
+  if constexpr (kHasCuda) {
+    return RunRingGemm(gemm, stream, forced);
+  }
+  return gpu::kNoKernel;
+}
+
+gpu::Error Launch(const SkinnyGemmArgs& args, const GemmArgs& gemm,
+                  const Stream& stream, const SkinnyGemmGpuPlan& plan) {
+  if (!plan.general.has_value()) {
+    const gpu::Error error = LaunchRing(gemm, stream, plan.ring);
+    if (error.code != gpu::kNoKernel.code || plan.ring.has_value()) {
+      return error;
+    }
+  }
+  return LaunchGeneral(args, gemm, stream, plan.general);
+}
+
 absl::Status RunRowBlock(const SkinnyGemmArgs& args, const Stream& stream,
-                         const std::optional<GeneralGemmPlan>& forced) {
+                         const SkinnyGemmGpuPlan& plan) {
   const GemmArgs gemm = ToGemmArgs(args);
   LAMINA_RETURN_IF_ERROR(
-      ToStatus("SkinnyGemm", LaunchGeneral(args, gemm, stream, forced)));
+      ToStatus("SkinnyGemm", Launch(args, gemm, stream, plan)));
   if (gemm.epilogue.values == nullptr) return absl::OkStatus();
   return Quantize(
       {.x = Matrix(gemm.epilogue.values, gemm.m, gemm.epilogue.cols),
@@ -150,7 +172,7 @@ int64_t SkinnyGemmGpuWorkspaceBytes(const SkinnyGemmProblem& problem) {
 }
 
 absl::Status SkinnyGemmGpu(const SkinnyGemmArgs& args, const Stream& stream,
-                           std::optional<GeneralGemmPlan> plan) {
+                           const SkinnyGemmGpuPlan& plan) {
   for (int64_t first = 0; first < args.x.rows; first += kGpuRowBlock) {
     LAMINA_RETURN_IF_ERROR(RunRowBlock(RowBlock(args, first), stream, plan));
   }

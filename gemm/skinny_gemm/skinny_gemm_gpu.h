@@ -10,6 +10,7 @@
 #include "lamina/core/stream.h"
 #include "lamina/gemm/skinny_gemm.h"
 #include "lamina/gemm/skinny_gemm/general_gemm_args.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm_policy.h"
 
 namespace lamina::gemm_internal {
 
@@ -18,9 +19,14 @@ inline constexpr int64_t kGpuRowBlock = 64;
 
 int64_t SkinnyGemmGpuWorkspaceBytes(const SkinnyGemmProblem& problem);
 
-// `plan` overrides the policy, for tests and tuning: the general kernel then
-// takes the problem.
+// What overrides the policies, for tests and tuning: that kernel then takes the
+// problem, or there is an error.
+struct SkinnyGemmGpuPlan {
+  std::optional<GeneralGemmPlan> general = std::nullopt;
+  std::optional<RingGemmChoice> ring = std::nullopt;
+};
+
 absl::Status SkinnyGemmGpu(const SkinnyGemmArgs& args, const Stream& stream,
-                           std::optional<GeneralGemmPlan> plan = std::nullopt);
+                           const SkinnyGemmGpuPlan& plan = {});
 
 }  // namespace lamina::gemm_internal

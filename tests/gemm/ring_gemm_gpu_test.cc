@@ -18,6 +18,8 @@ namespace lamina {
 namespace {
 
 using gemm_internal::RingGemmChoice;
+using gemm_internal::RingTypes;
+using gemm_internal::SelectRingGemmChoice;
 using gemm_internal::SkinnyGemmGpu;
 using testing::GemmCase;
 using testing::GemmSpec;
@@ -50,22 +52,42 @@ GemmSpec Spec(const Types2& types, int64_t m, int64_t n, int64_t k) {
 class RingGemmGpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    const DeviceInfo& device = GetDeviceInfo(testing::TestStream().device());
+    const DeviceInfo& device = Device();
     if (device.device.backend != Backend::kCuda ||
         (device.arch != "sm_90" && device.arch != "simt")) {
       GTEST_SKIP() << device.arch << " has no ring kernels";
     }
   }
+  static const DeviceInfo& Device() {
+    return GetDeviceInfo(testing::TestStream().device());
+  }
 };
 
+// The policy's choice.
+RingGemmChoice ChoiceFor(const GemmSpec& spec) {
+  const auto has_blocks = [](const std::optional<ScaleGranularity>& scales) {
+    return scales && (*scales == kBlock || *scales == kTile);
+  };
+  const DeviceInfo& device = GetDeviceInfo(testing::TestStream().device());
+  return SelectRingGemmChoice(
+      {.m = spec.m,
+       .cols = spec.out_cols(),
+       .k = spec.k,
+       .types = spec.w != spec.x         ? RingTypes::kF8BF16
+                : spec.w == DType::kBF16 ? RingTypes::kBF16
+                : spec.w == DType::kF16  ? RingTypes::kF16
+                                         : RingTypes::kF8,
+       .gated = spec.gate.has_value(),
+       .block_scales = has_blocks(spec.x_scales) || has_blocks(spec.w_scales)},
+      {.units = device.num_units, .shared_bytes = device.shared_memory_bytes});
+}
+
 // What to run: `choice`, or the policy's.
-std::vector<float> Run(GemmCase& test,
-                       const std::optional<RingGemmChoice>& choice) {
-  SkinnyGemmArgs args = test.Args();
-  // NOTE: only the ring kernels: a problem that they do not take is an error.
+std::vector<float> RunCase(GemmCase& test,
+                           const std::optional<RingGemmChoice>& choice) {
   const absl::Status status =
-      SkinnyGemmGpu(args, testing::TestStream(),
-                    {.ring = choice, .ring_only = !choice.has_value()});
+      SkinnyGemmGpu(test.Args(), testing::TestStream(),
+                    {.ring = choice.value_or(ChoiceFor(test.spec))});
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_TRUE(test.x.GuardsIntact() && test.w.GuardsIntact() &&
               test.y.GuardsIntact() && test.codes.GuardsIntact() &&
@@ -86,7 +108,7 @@ void ExpectExact(const GemmSpec& spec,
                << Name(spec.w) << " x " << Name(spec.x) << " pad " << spec.pad);
   GemmCase test(spec);
   const std::vector<float> want = testing::SkinnyGemmReference(test.Args());
-  const std::vector<float> got = Run(test, choice);
+  const std::vector<float> got = RunCase(test, choice);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
     ASSERT_EQ(got[i], want[i])
@@ -108,16 +130,15 @@ TEST_F(RingGemmGpu, EveryBandOfRowsOfEveryTypes) {
 // Less than a segment to several stages, with tails of 16 bytes and more.
 TEST_F(RingGemmGpu, EveryLengthOfK) {
   for (const Types2& types : kTypes) {
-    for (const int64_t k : {16, 112, 128, 144, 512, 528, 1024, 2576}) {
-      ExpectExact(Spec(types, 3, 19, k));
-      ExpectExact(Spec(types, 40, 19, k));
+    for (const int64_t k : {16, 112, 128, 144, 512, 528, 1040, 2576}) {
+      ExpectExact(Spec(types, k % 5 == 0 ? 40 : 3, 5, k));
     }
   }
 }
 
 TEST_F(RingGemmGpu, EveryNumberOfColumns) {
   for (const Types2& types : kTypes) {
-    for (const int64_t n : {1, 2, 15, 16, 17, 131, 257, 1030}) {
+    for (const int64_t n : {1, 2, 15, 17, 257, 1030}) {
       ExpectExact(Spec(types, 5, n, 160));
     }
   }
@@ -135,16 +156,16 @@ TEST_F(RingGemmGpu, PaddedRows) {
 
 TEST_F(RingGemmGpu, EveryChoice) {
   for (const Types2& types : kTypes) {
-    for (const int64_t m : {4, 16, 24, 64}) {
+    for (const int64_t m : {4, 24, 64}) {
       for (const int consumers : {2, 4}) {
         if (consumers == 4 && types.w != types.x && m > 16) continue;
         for (const int tiles : {1, 2, 4}) {
           if (tiles > consumers) continue;
           // Stages as few as there can be, so that rings go round.
-          ExpectExact(Spec(types, m, 150, 1296),
+          ExpectExact(Spec(types, m, 130, 1296),
                       RingGemmChoice{
                           .blocks = 1, .consumers = consumers, .tiles = tiles});
-          ExpectExact(Spec(types, m, 150, 1296),
+          ExpectExact(Spec(types, m, 130, 1296),
                       RingGemmChoice{.blocks = 2,
                                      .consumers = consumers,
                                      .tiles = tiles,
@@ -168,8 +189,8 @@ TEST_F(RingGemmGpu, EveryGranularityOfScales) {
             std::optional(kBlock), std::optional(kTile)}) {
         if (x_scales && !IsFp8(types.x)) continue;
         for (const DType scale_type : {DType::kF32, DType::kF8E8M0}) {
-          for (const int64_t m : {3, 12, 20, 50}) {
-            GemmSpec spec = Spec(types, m, 150, 656);
+          for (const int64_t m : {3, 20}) {
+            GemmSpec spec = Spec(types, m, 135, 400);
             spec.x_scales = x_scales;
             spec.w_scales = w_scales;
             spec.scale_type = scale_type;
@@ -229,7 +250,7 @@ TEST_F(RingGemmGpu, EveryCodeOfWeights) {
         test.x.At<F8E4M3Fn>(0, c) = FromFloat<F8E4M3Fn>(1.0f);
       }
     }
-    const std::vector<float> got = Run(test, std::nullopt);
+    const std::vector<float> got = RunCase(test, std::nullopt);
     for (int r = 0; r < 256; ++r) {
       const float want = ToFloat(F8E4M3Fn{static_cast<uint8_t>(r)});
       const float y = got[static_cast<size_t>(r)];
@@ -243,11 +264,11 @@ TEST_F(RingGemmGpu, EveryCodeOfWeights) {
 TEST_F(RingGemmGpu, RandomValuesAreCloseToTheSumInDouble) {
   for (const Types2& types : kTypes) {
     for (const int64_t m : {1, 13, 30, 60}) {
-      GemmSpec spec = Spec(types, m, 70, 1040);
+      GemmSpec spec = Spec(types, m, 20, 1040);
       spec.exact = false;
       GemmCase test(spec);
       const testing::DoubleSums want = testing::SkinnyGemmDouble(test.Args());
-      const std::vector<float> got = Run(test, std::nullopt);
+      const std::vector<float> got = RunCase(test, std::nullopt);
       const double bound = types.x == DType::kF8E4M3Fn ? 0x1p-12 : 0x1p-20;
       for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_NEAR(got[i], want.sums[i], bound * want.magnitudes[i]) << i;
@@ -260,16 +281,17 @@ TEST_F(RingGemmGpu, RandomValuesAreCloseToTheSumInDouble) {
 TEST_F(RingGemmGpu, RowsDoNotDependOnEachOther) {
   for (const Types2& types : kTypes) {
     for (const int64_t band : {8, 16, 32, 64}) {
-      GemmSpec spec = Spec(types, band, 70, 1040);
+      GemmSpec spec = Spec(types, band, 20, 1040);
       spec.exact = false;
       GemmCase all(spec);
-      const std::vector<float> want = Run(all, std::nullopt);
+      const std::vector<float> want = RunCase(all, std::nullopt);
       GemmCase few(spec);
       few.spec.m = band / 2 + 1;
       SkinnyGemmArgs args = few.Args();
       args.x.rows = args.y.rows = few.spec.m;
-      ASSERT_TRUE(
-          SkinnyGemmGpu(args, testing::TestStream(), {.ring_only = true}).ok());
+      ASSERT_TRUE(SkinnyGemmGpu(args, testing::TestStream(),
+                                {.ring = ChoiceFor(few.spec)})
+                      .ok());
       for (int64_t r = 0; r < few.spec.m; ++r) {
         for (int64_t c = 0; c < spec.n; ++c) {
           ASSERT_EQ(few.y.At<float>(r, c),
@@ -284,10 +306,10 @@ TEST_F(RingGemmGpu, TheSameBitsEveryTime) {
   GemmSpec spec = Spec(kF8, 16, 300, 1040);
   spec.exact = false;
   GemmCase first(spec);
-  const std::vector<float> want = Run(first, std::nullopt);
+  const std::vector<float> want = RunCase(first, std::nullopt);
   for (int run = 0; run < (testing::OnSimt() ? 3 : 20); ++run) {
     GemmCase again(spec);
-    ASSERT_EQ(Run(again, std::nullopt), want);
+    ASSERT_EQ(RunCase(again, std::nullopt), want);
   }
 }
 

@@ -18,7 +18,7 @@ void ExpectSound(const RingGemmProblem& problem, const RingGemmPlan& plan) {
   EXPECT_EQ(plan.stages % plan.consumers, 0);
   EXPECT_EQ(plan.x_stages % plan.shares, 0);
   EXPECT_EQ(RingGemmSteps(plan, problem.k) % plan.shares, 0);
-  EXPECT_LE(plan.tile_cols * RowsOfColumn(problem.gated), kTileRows);
+  EXPECT_LE(plan.tile_cols * RowsOfColumn(problem.gated), kRingTileRows);
   const int64_t block_cols = CeilDiv(problem.cols, plan.blocks);
   EXPECT_GE(int64_t{plan.groups} * plan.tiles * plan.tile_cols, block_cols);
   EXPECT_LE(plan.blocks, problem.cols);
@@ -63,9 +63,9 @@ TEST(RingGemmPolicy, AStageOfXServesAllTilesThatFit) {
   const auto tiles = [](int64_t cols) {
     return SelectRingGemmPlan({.m = 8, .cols = cols, .k = 4096}, kH200)->tiles;
   };
-  EXPECT_EQ(tiles(132 * 64), 1);
-  EXPECT_EQ(tiles(132 * 64 + 1), 2);
-  EXPECT_EQ(tiles(132 * 128 + 1), 4);
+  EXPECT_EQ(tiles(128 * 64), 1);
+  EXPECT_EQ(tiles(128 * 64 + 1), 2);
+  EXPECT_EQ(tiles(128 * 128 + 1), 4);
   EXPECT_EQ(tiles(132 * 512), 4);
 }
 
@@ -77,6 +77,16 @@ TEST(RingGemmPolicy, LeavesUnitsForTheNextSmallKernel) {
   EXPECT_EQ(SelectRingGemmPlan(chained, kH200)->blocks, 128);
   chained.cols = 57344;
   EXPECT_EQ(SelectRingGemmPlan(chained, kH200)->blocks, 132);
+}
+
+// Otherwise its bits would.
+TEST(RingGemmPolicy, TheSharesOfKDoNotDependOnOverlap) {
+  for (int64_t cols = 64; cols < 60000; cols += 61) {
+    RingGemmProblem problem = {.m = 8, .cols = cols, .k = 512};
+    const int shares = SelectRingGemmPlan(problem, kH200)->shares;
+    problem.overlap = true;
+    ASSERT_EQ(SelectRingGemmPlan(problem, kH200)->shares, shares) << cols;
+  }
 }
 
 TEST(RingGemmPolicy, RefusesWhatTheKernelsDoNotTake) {
