@@ -31,6 +31,7 @@
 #include "lamina/gemm/skinny_gemm/epilogue.cuh"
 #include "lamina/gemm/skinny_gemm/ring_gemm_args.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm_sums.cuh"
+#include "lamina/gemm/skinny_gemm/ring_gemm_weights.cuh"
 
 namespace lamina::gemm_internal {
 
@@ -69,7 +70,6 @@ class RingGemm {
 
  private:
   static constexpr int kStepBytes = StageStepBytes(kVariant);
-  static constexpr int kWeightBytes = WeightBytes(kVariant.types);
   static constexpr int kXStageBytes = ActivationStageBytes(kVariant);
   static constexpr int kXBoxBytes = kVariant.rows * kSegmentBytes;
   static constexpr int kXBoxes = kXStageBytes / kXBoxBytes;
@@ -109,64 +109,36 @@ class RingGemm {
   __device__ RingTile Tile(int group, int tile) const {
     const int first =
         first_col_ + (group * plan_.tiles + tile) * plan_.tile_cols;
-    return {epilogue_, first, Smaller(plan_.tile_cols, end_col_ - first)};
+    return {first, Smaller(plan_.tile_cols, end_col_ - first)};
   }
 
   // ---- Loads ----------------------------------------------------------------
 
   __device__ void LoadWeights(int thread) const {
+    const RingWeightLoader<kVariant> loader(args_, epilogue_, thread);
+    const int64_t tile_bytes =
+        loader.Column(plan_.tile_cols) - loader.Column(0);
     gpu::Ring::Place at;
     bool first = true;
     for (int group = 0; group < plan_.groups; ++group) {
+      const RingTile first_tile = Tile(group, 0);
+      const char* from_step = loader.Column(first_tile.first_col);
       for (int step = 0; step < args_.steps; ++step) {
+        const char* from = from_step;
+        int cols = end_col_ - first_tile.first_col;  // left
         for (int tile = 0; tile < plan_.tiles; ++tile) {
           // NOTE: the first loads are on their way before there are phasers.
           if (!first) w_ring_.AwaitEmpty(at);
-          LoadWeightStage(thread, Tile(group, tile), step, WeightStage(at));
+          loader.Load(from, Smaller(cols, plan_.tile_cols), step,
+                      WeightStage(at));
           if (first) gpu::BlockSync();
           first = false;
           gpu::ArriveWhenCopied(w_ring_.full(at));
           w_ring_.Advance(at);
+          from += tile_bytes;
+          cols -= plan_.tile_cols;
         }
-      }
-    }
-  }
-
-  // A thread has one 16-byte column of the stage and every n-th row.
-  __device__ void LoadWeightStage(int thread, const RingTile& tile, int step,
-                                  uint8_t* stage) const {
-    constexpr int kColumns = kStepBytes / 16;
-    constexpr int kRowsAtOnce = kWeightThreads / kColumns;
-    constexpr int kSegmentColumns = kSegmentBytes / 16;
-    const int column = thread % kColumns;
-    const int first_row = thread / kColumns;
-    uint8_t* const segment =
-        stage + column / kSegmentColumns * args_.layout.segment_bytes;
-    const int64_t offset = int64_t{step} * kStepBytes + column * 16;
-    const int64_t row_bytes = int64_t{args_.gemm.k} * kWeightBytes;
-    const char* const w = static_cast<const char*>(args_.gemm.w) + offset;
-    const int64_t hop = kRowsAtOnce * tile.Stride() * args_.gemm.w_pitch;
-    for (int begin = 0; begin < tile.rows(); begin += tile.cols) {
-      const char* from =
-          w + tile.WeightRow(begin + first_row) * args_.gemm.w_pitch;
-      const auto to = [&](int row) {
-        return segment + Swizzled(begin + row, column % kSegmentColumns);
-      };
-      if (int64_t{step + 1} * kStepBytes <= row_bytes) {
-#pragma unroll 4
-        for (int row = first_row; row < tile.cols; row += kRowsAtOnce) {
-          gpu::CopyAsync16Once(to(row), from);
-          from += hop;
-        }
-      } else {
-        const int64_t left = row_bytes - offset;
-        const int bytes = left >= 16 ? 16
-                          : left > 0 ? static_cast<int>(left)
-                                     : 0;
-        for (int row = first_row; row < tile.cols; row += kRowsAtOnce) {
-          gpu::CopyAsync16(to(row), bytes > 0 ? from : args_.gemm.w, bytes);
-          from += hop;
-        }
+        from_step += kStepBytes;
       }
     }
   }
@@ -203,8 +175,9 @@ class RingGemm {
     gpu::Ring::Place x_at = {.stage = share};
     for (int group = 0; group < plan_.groups; ++group) {
       const RingTile tile = Tile(group, consumer % plan_.tiles);
-      RingTileSums<kVariant> sums(args_, tile);
+      RingTileSums<kVariant> sums(args_, epilogue_, tile);
       for (int step = share; step < args_.steps; step += plan_.shares) {
+        sums.LoadScalesAhead(step);
         x_ring_.AwaitFull(x_at);
         w_ring_.AwaitFull(w_at);
         gpu::PublishToAsync();  // what cp.async has brought
@@ -246,15 +219,17 @@ class RingGemm {
     const int end = Smaller(kExchange, args_.gemm.m - first_row);
     for (int row = thread / lanes; row < end;
          row += 128 * plan_.shares / lanes) {
-      const auto sum = [&](int tile_row) {
-        return Scaled(first_row + row, tile.WeightRow(tile_row),
+      const auto sum = [&](bool up) {
+        const int tile_row = up ? args_.layout.up_row + col : col;
+        return Scaled(first_row + row,
+                      epilogue_.WeightRow(tile.first_col + col, up),
                       SumOfShares(tile_index, row, tile_row));
       };
       if (epilogue_.gated()) {
-        epilogue_.StoreGated(first_row + row, tile.first_col + col, sum(col),
-                             sum(tile.cols + col));
+        epilogue_.StoreGated(first_row + row, tile.first_col + col, sum(false),
+                             sum(true));
       } else {
-        epilogue_.Store(first_row + row, tile.first_col + col, sum(col));
+        epilogue_.Store(first_row + row, tile.first_col + col, sum(false));
       }
     }
   }

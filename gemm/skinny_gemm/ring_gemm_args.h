@@ -92,6 +92,7 @@ constexpr int RowsOfColumn(bool gated) { return gated ? 2 : 1; }
 
 // Bytes from the start of a block's shared memory, where the stages of w are.
 struct RingGemmLayout {
+  int up_row = 0;         // of a tile: where the rows of up begin; 0: no gate
   int segment_bytes = 0;  // of all rows of a tile
   int stage_bytes = 0;
   int x = 0;
@@ -101,9 +102,10 @@ struct RingGemmLayout {
 };
 constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
   const RingGemmVariant& variant = plan.variant;
-  const int rows = plan.tile_cols * RowsOfColumn(gated);
+  const int rows = static_cast<int>(RoundUp(plan.tile_cols, 8));
   RingGemmLayout layout;
-  layout.segment_bytes = static_cast<int>(RoundUp(rows, 8)) * kSegmentBytes;
+  layout.up_row = gated ? rows : 0;
+  layout.segment_bytes = rows * RowsOfColumn(gated) * kSegmentBytes;
   layout.stage_bytes = layout.segment_bytes * StageSegments(variant);
   layout.x = plan.stages * layout.stage_bytes;
   layout.sums = layout.x + plan.x_stages * ActivationStageBytes(variant);

@@ -13,23 +13,11 @@
 
 namespace lamina::gemm_internal {
 
-// Columns of y and the rows of w behind them. With a gate these are the rows of
-// the gate, then as many of up.
+// Columns of y. The rows of w behind them are the first rows of a tile; with a
+// gate these are the gate's, and those of up begin at row `up_row`.
 struct RingTile {
-  const Epilogue& epilogue;
   int first_col;
   int cols;  // can be zero or less
-
-  __device__ int rows() const { return cols * RowsOfColumn(epilogue.gated()); }
-  __device__ int WeightRow(int row) const {
-    if (!epilogue.gated()) return first_col + row;
-    const bool up = row >= cols;
-    return epilogue.WeightRow(first_col + (up ? row - cols : row), up);
-  }
-  // From the row of w of a column to that of the next.
-  __device__ int Stride() const {
-    return epilogue.WeightRow(1, false) - epilogue.WeightRow(0, false);
-  }
 };
 
 // Where the 16-byte column of a row lies in a segment: core/device/matrix.cuh.
@@ -48,37 +36,46 @@ __device__ inline uint64_t Further(uint64_t operand, uint32_t bytes) {
 template <RingGemmVariant kVariant>
 class RingTileSums {
  public:
-  __device__ RingTileSums(const RingGemmArgs& args, const RingTile& tile)
+  __device__ RingTileSums(const RingGemmArgs& args, const Epilogue& epilogue,
+                          const RingTile& tile)
       : args_(args),
         wave_(gpu::UniformWave() % 4),
         lane_(gpu::ThreadIndex() % 32) {
     if constexpr (kVariant.block_scales) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        const int up_row = args.layout.up_row;
+        const bool up = up_row > 0 && Row(half) >= up_row;
+        const int col = up ? Row(half) - up_row : Row(half);
         // NOTE: rows that do not exist read the scale of one that does.
-        const int row = Row(half) < tile.rows() ? Row(half) : 0;
-        weight_row_[half] = tile.cols > 0 ? tile.WeightRow(row) : 0;
+        weight_row_[half] =
+            epilogue.WeightRow(col < tile.cols ? tile.first_col + col : 0, up);
       }
     }
   }
 
-  // Adds the products of stage `step` of K. Nothing of it is read afterwards.
-  __device__ void Add(int step, const uint8_t* w, const uint8_t* x) {
-    // NOTE: one chain alone is not unrolled: it would take more registers than
-    // a thread has.
-#pragma unroll(kChains == 1 ? 1 : kSegments)
-    for (int segment = 0; segment < kSegments; segment += kChains) {
-      const uint8_t* const w_part = w + segment * args_.layout.segment_bytes;
-      const uint8_t* const x_part = x + segment * kXSegmentBytes;
-      if constexpr (kPromote) {
-        float products[kChains][kSums];
-        Multiply(w_part, x_part, products);
-        Promote(step * kSegments + segment, products);
-      } else {
-        Multiply(w_part, x_part, sums_);
+  // What can be loaded before the wait for stage `step` of K.
+  __device__ void LoadScalesAhead(int step) {
+    if constexpr (kScalesAhead) {
+#pragma unroll
+      for (int segment = 0; segment < kSegments; ++segment) {
+        LoadScales(step * kSegments + segment, w_scale_[segment],
+                   x_scale_[segment]);
       }
     }
-    gpu::WarpgroupWait<0>();
+  }
+
+  // Adds the products of the stage. Nothing of it is read afterwards.
+  __device__ void Add(int step, const uint8_t* w, const uint8_t* x) {
+    if constexpr (kFromRegisters) {
+      if (args_.layout.segment_bytes <= kRingTileRows / 2 * kSegmentBytes) {
+        AddSegments<1>(step, w, x);
+      } else {
+        AddSegments<2>(step, w, x);
+      }
+    } else {
+      AddSegments<2>(step, w, x);
+    }
   }
 
   // Adds up what ran side by side. Once, after all stages.
@@ -126,6 +123,29 @@ class RingTileSums {
                                  : kRows == 32                 ? 2
                                                                : kSegments;
   static constexpr int kSumSets = kPromote ? 1 : kChains;
+  // NOTE: there are no registers for scales beside those of widened weights.
+  static constexpr bool kScalesAhead = kVariant.block_scales && !kFromRegisters;
+  static constexpr int kScaleSets = kScalesAhead ? kSegments : 1;
+
+  // kHalves: of the tile's rows, that there are.
+  template <int kHalves>
+  __device__ void AddSegments(int step, const uint8_t* w, const uint8_t* x) {
+    // NOTE: one chain alone is not unrolled: it would take more registers than
+    // a thread has. Scales have to be, to be in registers.
+#pragma unroll(kChains == 1 && !kScalesAhead ? 1 : kSegments)
+    for (int segment = 0; segment < kSegments; segment += kChains) {
+      const uint8_t* const w_part = w + segment * args_.layout.segment_bytes;
+      const uint8_t* const x_part = x + segment * kXSegmentBytes;
+      if constexpr (kPromote) {
+        float products[kChains][kSums];
+        Multiply<kHalves>(w_part, x_part, products);
+        Promote(step, segment, products);
+      } else {
+        Multiply<kHalves>(w_part, x_part, sums_);
+      }
+    }
+    gpu::WarpgroupWait<0>();
+  }
 
   // Sum i of this lane is of row Row(i / 2 % 2) of the tile and of row
   // ActivationRow(i) of x: core/device/matrix.cuh.
@@ -141,10 +161,11 @@ class RingTileSums {
 
   // d[i] = segment i of w times that of x; of 16-bit types d[i] += it. Done
   // after WarpgroupWait.
+  template <int kHalves>
   __device__ void Multiply(const uint8_t* w, const uint8_t* x,
                            float (&d)[kChains][kSums]) const {
     if constexpr (kFromRegisters) {
-      MultiplyWidened(w, x, d[0]);
+      MultiplyWidened<kHalves>(w, x, d[0]);
     } else {
       const auto segment_bytes =
           static_cast<uint32_t>(args_.layout.segment_bytes);
@@ -167,12 +188,13 @@ class RingTileSums {
   // FP8 weights become BF16 on their way through registers, which is exact:
   // half a segment at a time, that of one box of x, while the tensor cores have
   // the other half.
+  template <int kHalves>
   __device__ void MultiplyWidened(const uint8_t* w, const uint8_t* x,
                                   float (&d)[kSums]) const {
     uint32_t a[2][kHalfSlices][4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      Widen(w, half, a[half]);
+      Widen<kHalves>(w, half, a[half]);
       const uint64_t b = gpu::SwizzledTile(x + half * kXBoxBytes);
       gpu::WarpgroupFence();
 #pragma unroll
@@ -186,59 +208,56 @@ class RingTileSums {
     gpu::WarpgroupWait<0>();
   }
 
-  // Operands of this lane's rows, 16 columns each. Rows that the tile does not
-  // have are not read.
+  // Operands of this lane's rows, 16 columns each; 0 in a half that is not
+  // there.
+  template <int kHalves>
   __device__ void Widen(const uint8_t* segment, int half_of_k,
                         uint32_t (&a)[kHalfSlices][4]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = Row(half);
-      const bool exists = row * kSegmentBytes < args_.layout.segment_bytes;
 #pragma unroll
       for (int slice = 0; slice < kHalfSlices; ++slice) {
         const auto* const codes = reinterpret_cast<const uint16_t*>(
             segment + Swizzled(row, half_of_k * kHalfSlices + slice) +
             lane_ % 4 * 2);
-        a[slice][half] = exists ? gpu::WidenE4M3(codes[0]) : 0;
-        a[slice][half + 2] = exists ? gpu::WidenE4M3(codes[4]) : 0;
+        a[slice][half] = half < kHalves ? gpu::WidenE4M3(codes[0]) : 0;
+        a[slice][half + 2] = half < kHalves ? gpu::WidenE4M3(codes[4]) : 0;
       }
     }
   }
 
-  // Waits for the products of segments `first` and on; sums += them, in order
+  // Waits for the products of segments `segment` and on; sums += them, in order
   // and scaled.
-  __device__ void Promote(int first, float (&products)[kChains][kSums]) {
-    if constexpr (!kVariant.block_scales) {
-      gpu::WarpgroupWait<0>();
+  __device__ void Promote(int step, int segment,
+                          float (&products)[kChains][kSums]) {
+    if constexpr (kVariant.block_scales && !kScalesAhead) {
+      LoadScales(step * kSegments + segment, w_scale_[0], x_scale_[0]);
+    }
+    gpu::WarpgroupWait<0>();
 #pragma unroll
-      for (int chain = 0; chain < kChains; ++chain) {
+    for (int chain = 0; chain < kChains; ++chain) {
 #pragma unroll
-        for (int i = 0; i < kSums; ++i) sums_[0][i] += products[chain][i];
-      }
-    } else {
-      // NOTE: loaded while the tensor cores work.
-      float w_scale[kChains][2];
-      float x_scale[kChains][kSums / 2];
-#pragma unroll
-      for (int chain = 0; chain < kChains; ++chain) {
-        const int past = (first + chain) * kSegmentBytes;
-        const int k = past < args_.gemm.k ? past : args_.gemm.k - 1;
-        LoadWeightScales(k, w_scale[chain]);
-        LoadActivationScales(k, x_scale[chain]);
-      }
-      gpu::WarpgroupWait<0>();
-#pragma unroll
-      for (int chain = 0; chain < kChains; ++chain) {
-#pragma unroll
-        for (int i = 0; i < kSums; ++i) {
-          sums_[0][i] +=
-              (products[chain][i] * x_scale[chain][i / 4 * 2 + i % 2]) *
-              w_scale[chain][i / 2 % 2];
+      for (int i = 0; i < kSums; ++i) {
+        float product = products[chain][i];
+        if constexpr (kVariant.block_scales) {
+          const int set = kScalesAhead ? segment + chain : 0;
+          product = (product * x_scale_[set][i / 4 * 2 + i % 2]) *
+                    w_scale_[set][i / 2 % 2];
         }
+        sums_[0][i] += product;
       }
     }
   }
 
+  // Those of segment `block` of K.
+  __device__ void LoadScales(int block, float (&w_scale)[2],
+                             float (&x_scale)[kSums / 2]) const {
+    const int past = block * kSegmentBytes;
+    const int k = past < args_.gemm.k ? past : args_.gemm.k - 1;
+    LoadWeightScales(k, w_scale);
+    LoadActivationScales(k, x_scale);
+  }
   __device__ void LoadWeightScales(int k, float (&scale)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -260,6 +279,9 @@ class RingTileSums {
   int lane_;
   int weight_row_[2] = {};
   float sums_[kSumSets][kSums] = {};
+  // With block_scales, of the stage or segment at hand.
+  float w_scale_[kScaleSets][2];
+  float x_scale_[kScaleSets][kSums / 2];
 };
 
 }  // namespace lamina::gemm_internal

@@ -1,0 +1,113 @@
+#pragma once
+
+// What a thread that loads weights does in ring_gemm.cuh: one 16-byte column of
+// every stage, and of its rows every n-th.
+//
+// NOTE: three waves fill a stage within some 400 cycles, so everything that is
+// the same for all stages is known before the first: an instruction more a row
+// costs what a wave waits for its result.
+
+#include <cstdint>
+
+#include "lamina/core/device/async.cuh"
+#include "lamina/gemm/skinny_gemm/epilogue.cuh"
+#include "lamina/gemm/skinny_gemm/ring_gemm_args.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm_sums.cuh"
+
+namespace lamina::gemm_internal {
+
+template <RingGemmVariant kVariant>
+class RingWeightLoader {
+ public:
+  __device__ RingWeightLoader(const RingGemmArgs& args,
+                              const Epilogue& epilogue, int thread)
+      : args_(args),
+        first_row_(thread / kColumns),
+        column_(thread % kColumns % kSegmentColumns) {
+    const int column = thread % kColumns;
+    const GemmArgs& gemm = args.gemm;
+    const int64_t pitch = gemm.w_pitch;
+    const int row = epilogue.WeightRow(0, false);
+    col_bytes_ = (epilogue.WeightRow(1, false) - row) * pitch;
+    from_ = static_cast<const char*>(gemm.w) + row * pitch +
+            first_row_ * col_bytes_ + column * 16;
+    to_ = column / kSegmentColumns * args.layout.segment_bytes;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      offset_[i] = Swizzled(first_row_ + i * kStep, column_);
+    }
+    if (epilogue.gated()) {
+      up_bytes_ = (epilogue.WeightRow(0, true) - row) * pitch;
+    }
+    const int64_t row_bytes = int64_t{gemm.k} * WeightBytes(kVariant.types);
+    whole_steps_ = static_cast<int>(row_bytes / kStepBytes);
+    const int64_t left =
+        row_bytes - int64_t{whole_steps_} * kStepBytes - column * 16;
+    tail_ = left >= 16 ? 16 : left > 0 ? static_cast<int>(left) : 0;
+  }
+
+  // Where a column of y begins.
+  __device__ const char* Column(int col) const {
+    return from_ + col * col_bytes_;
+  }
+
+  // `cols` columns of y, of which `from` is the first one's Column() plus steps
+  // of K, to a stage.
+  __device__ void Load(const char* from, int cols, int step,
+                       uint8_t* stage) const {
+    LoadRows(from, cols, step, stage + to_);
+    if (args_.layout.up_row > 0) {
+      LoadRows(from + up_bytes_, cols, step,
+               stage + to_ + args_.layout.up_row * kSegmentBytes);
+    }
+  }
+
+ private:
+  static constexpr int kStepBytes = StageStepBytes(kVariant);
+  static constexpr int kColumns = kStepBytes / 16;
+  static constexpr int kSegmentColumns = kSegmentBytes / 16;
+  static constexpr int kStep = kWeightThreads / kColumns;  // in rows
+  // NOTE: the swizzle repeats itself every 8 rows.
+  static constexpr int kAtOnce = 8;
+
+  __device__ void LoadRows(const char* from, int cols, int step,
+                           uint8_t* to) const {
+    const int64_t hop = kStep * col_bytes_;
+    if (step < whole_steps_) {
+#pragma unroll 1
+      for (int row = first_row_; row < cols; row += kAtOnce * kStep) {
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (row + i * kStep < cols) {
+            gpu::CopyAsync16Once(to + offset_[i], from);
+          }
+          from += hop;
+        }
+        to += kAtOnce * kStep * kSegmentBytes;
+      }
+    } else {
+      const int bytes = step == whole_steps_ ? tail_ : 0;
+      // NOTE: the source of no bytes has to exist too.
+      const void* const none = args_.gemm.w;
+#pragma unroll 1
+      for (int row = first_row_; row < cols; row += kStep) {
+        gpu::CopyAsync16(to + Swizzled(row, column_), bytes > 0 ? from : none,
+                         bytes);
+        from += hop;
+      }
+    }
+  }
+
+  const RingGemmArgs& args_;
+  int first_row_;
+  int column_;            // of 16 bytes, in its segment
+  int64_t col_bytes_;     // from a column of y to the next
+  int64_t up_bytes_ = 0;  // from a column's gate to its up
+  const char* from_;
+  int to_;  // in a stage
+  int offset_[kAtOnce];
+  int whole_steps_;
+  int tail_;  // bytes of the step after these
+};
+
+}  // namespace lamina::gemm_internal
