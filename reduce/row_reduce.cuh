@@ -89,28 +89,39 @@ class RowLanes {
       }
       return total;
     } else {
-      float* const partial = Partials(slot);
+      float chunks[kOctets];
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) {
-        Publish(partial + k * groups() + lane_ / kChunkLanes,
-                ChunkSum<kWave>(octet_sums[k]));
+        chunks[k] = ChunkSum<kWave>(octet_sums[k]);
       }
-      Sync();
-      const Float4* const four = reinterpret_cast<const Float4*>(partial);
-      const int fours = kOctets * groups() / 4;
-#pragma unroll 4
-      for (int i = 0; i < fours; ++i) {
-        const Float4 chunk = four[i];
-        total += chunk.v[0];
-        total += chunk.v[1];
-        total += chunk.v[2];
-        total += chunk.v[3];
-      }
-      return total;
+      return AddChunkSums(total, chunks, slot);
     }
   }
 
-  // combine over the row's lanes: commutative and associative. `value` (a
+  // The same of chunks whose 32 lanes know their sum; not in kWave scope.
+  __device__ float AddChunkSums(float total, const float (&chunks)[kOctets],
+                                int slot) {
+    float* const partial = Partials(slot);
+#pragma unroll
+    for (int k = 0; k < kOctets; ++k) {
+      Publish(partial + k * groups() + lane_ / kChunkLanes, chunks[k]);
+    }
+    Sync();
+    const Float4* const four = reinterpret_cast<const Float4*>(partial);
+    const int fours = kOctets * groups() / 4;
+#pragma unroll 4
+    for (int i = 0; i < fours; ++i) {
+      const Float4 chunk = four[i];
+      total += chunk.v[0];
+      total += chunk.v[1];
+      total += chunk.v[2];
+      total += chunk.v[3];
+    }
+    return total;
+  }
+
+  // combine over the row's lanes: commutative, associative and idempotent, like
+  // a maximum. `value` (a
   // float, or an int64_t when kOctets > 1) of lanes without columns must not
   // matter.
   template <class Value, class Combine>
@@ -124,10 +135,19 @@ class RowLanes {
       Publish(partial + lane_ / kChunkLanes,
               WaveReduce<kWave>(value, kChunkLanes, combine));
       Sync();
-      value = partial[0];
+      if (groups() <= 16) {
+        value = partial[0];
 #pragma unroll 4
-      for (int i = 1; i < groups(); ++i) value = combine(value, partial[i]);
-      return value;
+        for (int i = 1; i < groups(); ++i) value = combine(value, partial[i]);
+        return value;
+      }
+      const int lane = ThreadIndex() % kChunkLanes;
+      value = partial[lane < groups() ? lane : 0];
+#pragma unroll 4
+      for (int i = lane + kChunkLanes; i < groups(); i += kChunkLanes) {
+        value = combine(value, partial[i]);
+      }
+      return WaveReduce<kWave>(value, kChunkLanes, combine);
     }
   }
 
@@ -136,7 +156,7 @@ class RowLanes {
     float v[4];
   };
 
-  // Groups of 32 lanes in the row: a multiple of 4.
+  // Groups of 32 lanes in the row; kOctets times it is a multiple of 4.
   __device__ int groups() const { return lanes_ / kChunkLanes; }
 
   // NOTE: each reduction of a kernel has memory of its own, so that one barrier

@@ -28,7 +28,7 @@ struct RowSplit {
   RowScope scope = RowScope::kBlock;
   int octets = 1;  // a lane's; what kernels are compiled for
   // kWave: of a row, a power of two up to 32. Otherwise of a block, a multiple
-  // of 128.
+  // of 128, or of 64 with more octets.
   int lanes = 32;
   int cluster_blocks = 1;
   int block_lanes = 128;  // kWave: threads of a block

@@ -7,6 +7,7 @@
 // lanes a block at most. Bytes: the row, once. Sums are canonical; the others
 // do not depend on the order.
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -40,7 +41,11 @@ class ReduceRow {
       : args_(args), lanes_(args.lanes, args.x.cols, args.first_row) {}
 
   __device__ void Run() {
-    gpu::AllowDependents();
+    // NOTE: a row of a cluster is long, and dependents that start at once would
+    // take the units from clusters that have not.
+    if constexpr (kVariant.scope != gpu::RowScope::kCluster) {
+      gpu::AllowDependents();
+    }
     gpu::WaitForPredecessor();
     exists_ = lanes_.row() < args_.x.total_rows();
     row_ = args_.x.Row<T>(exists_ ? lanes_.row() : 0);
@@ -73,7 +78,7 @@ class ReduceRow {
       gpu::Octet tile[kOctets];
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) {
-        const int count = exists_ ? lanes_.Count(k) : 0;
+        const int count = Existing(k);
         if constexpr (kVariant.whole) {
           tile[k] = gpu::Octet{};
           if (count > 0) tile[k] = gpu::LoadOctet(row_ + lanes_.Column(k));
@@ -102,19 +107,32 @@ class ReduceRow {
     return total;
   }
 
+  // The largest of the columns that exist, -Inf without any; NaN beats all.
+  template <class Transform>
+  __device__ static float OctetMax(const gpu::Octet& octet, int count,
+                                   Transform&& transform) {
+    float largest = -std::numeric_limits<float>::infinity();
+    bool nan = false;
+#pragma unroll
+    for (int i = 0; i < gpu::kOctet; ++i) {
+      const float v = transform(octet.v[i]);
+      if (kVariant.whole ? count > 0 : i < count) {
+        largest = std::fmax(largest, v);  // ignores NaN
+        nan |= v != v;
+      }
+    }
+    return nan ? std::numeric_limits<float>::quiet_NaN() : largest;
+  }
+  __device__ int Existing(int k) const { return exists_ ? lanes_.Count(k) : 0; }
+
   template <class Transform>
   __device__ float Max(float lowest, Transform&& transform) {
     float largest = lowest;
     ForEachTile([&](const gpu::Octet(&tile)[kOctets]) {
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) {
-        const int count = exists_ ? lanes_.Count(k) : 0;
-#pragma unroll
-        for (int i = 0; i < gpu::kOctet; ++i) {
-          if (i < count) {
-            largest = LargerOrNaN()(largest, transform(tile[k].v[i]));
-          }
-        }
+        largest =
+            LargerOrNaN()(largest, OctetMax(tile[k], Existing(k), transform));
       }
     });
     return lanes_.Reduce(largest, 0, LargerOrNaN());
@@ -126,34 +144,44 @@ class ReduceRow {
   }
 
   __device__ int64_t ArgMax() {
-    // The first of the largest columns of this lane.
+    // The first octet of this lane that has its largest value; then, in the
+    // lanes that have the row's, the first such column of it.
+    constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
     float largest = -std::numeric_limits<float>::infinity();
-    int64_t index = std::numeric_limits<int64_t>::max();
+    int64_t octet_begin = kNone;
     ForEachTile([&](const gpu::Octet(&tile)[kOctets]) {
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) {
-        const int count = exists_ ? lanes_.Count(k) : 0;
-#pragma unroll
-        for (int i = 0; i < gpu::kOctet; ++i) {
-          const float v = tile[k].v[i];
-          const bool first = index == std::numeric_limits<int64_t>::max();
-          const bool better =
-              largest == largest && (v > largest || v != v || first);
-          if (i < count && better) {
-            largest = v;
-            index = lanes_.Column(k) + i;
-          }
+        const int count = Existing(k);
+        const float value = OctetMax(tile[k], count, [](float v) { return v; });
+        const bool better =
+            octet_begin == kNone ||
+            (largest == largest && (value > largest || value != value));
+        if (count > 0 && better) {
+          largest = value;
+          octet_begin = lanes_.Column(k);
         }
       }
     });
     const float best = lanes_.Reduce(largest, 0, LargerOrNaN());
-    const bool mine = best != best ? largest != largest : largest == best;
-    if (!mine) index = std::numeric_limits<int64_t>::max();
+    int64_t index = kNone;
+    if (octet_begin != kNone &&
+        (best != best ? largest != largest : largest == best)) {
+      const int64_t left = args_.x.cols - octet_begin;
+      for (int i = left < gpu::kOctet ? static_cast<int>(left) : gpu::kOctet;
+           i-- > 0;) {
+        const float v = gpu::LoadOctetUpTo(row_ + octet_begin + i, 1).v[0];
+        if (best != best ? v != v : v == best) index = octet_begin + i;
+      }
+    }
     return lanes_.Reduce(index, 1, Smaller());
   }
 
   template <class Value>
   __device__ void Store(Value value) {
+    if constexpr (kVariant.scope == gpu::RowScope::kCluster) {
+      gpu::AllowDependents();
+    }
     if (exists_ && lanes_.lane() == 0) {
       static_cast<Value*>(args_.y.data)[lanes_.row()] = value;
     }
