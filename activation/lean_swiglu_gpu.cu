@@ -1,48 +1,57 @@
-#include "lamina/activation/lean_swiglu.cuh"
-#include "lamina/core/launch.cuh"
-#include "lamina/core/launch_matching.cuh"
+#include <cstddef>
+
+#include "lamina/activation/lean_swiglu.h"
+#include "lamina/core/gate.cuh"
+#include "lamina/quant/lean_rows_launch.cuh"
 
 namespace lamina::activation_internal {
 namespace {
 
-template <std::size_t kIndex>
-inline constexpr LeanSwiGluVariant kLeanVariantAt =
-    gpu::VariantAt<kLeanSwiGluVariants>(kIndex);
+using quant_internal::kLeanRowsBounds;
+using quant_internal::kLeanRowsVariantAt;
+using quant_internal::Lane;
+using quant_internal::LaunchLeanRows;
+using quant_internal::LeanRowsArgs;
+using quant_internal::LeanRowsPlan;
+
+template <class T>
+struct SwiGluSource {
+  using Type = T;
+  static constexpr int kInputs = 2;
+
+  template <int kColumns>
+  __device__ static Lane<kColumns> Results(const Lane<kColumns> (&inputs)[2]) {
+    return gpu::SwiGlu(inputs[0], inputs[1]);
+  }
+};
 
 template <class T, std::size_t kIndex>
-__global__ void __launch_bounds__(MaxLanes(kLeanVariantAt<kIndex>))
-    LeanSwiGluKernel(LeanSwiGluArgs args) {
-  LeanSwiGlu<T, kLeanVariantAt<kIndex>>(args).Run();
+__global__ void __launch_bounds__((kLeanRowsBounds<T, kIndex>.lanes),
+                                  (kLeanRowsBounds<T, kIndex>.blocks))
+    LeanSwiGluKernel(LeanRowsArgs args) {
+  quant_internal::LeanRows<SwiGluSource<T>, kLeanRowsVariantAt<kIndex>>(args)
+      .Run();
 }
 
 template <class T>
-gpu::Error Launch(const LeanSwiGluArgs& args, const LeanSwiGluPlan& plan,
-                  const gpu::LaunchTarget& target) {
-  LeanSwiGluVariant wanted = plan.variant;
-  wanted.wave_size = target.wave_size;
-  gpu::LaunchShape shape{.blocks = plan.blocks(), .threads = plan.lanes};
-  if (wanted.output == LeanOutput::kPerRow) {
-    const int64_t slots = wanted.many_rows ? 2 : 1;
-    const int64_t waves =
-        plan.lanes / target.wave_size * plan.row_blocks();  // of a row
-    shape.cluster_blocks = static_cast<int>(plan.row_blocks());
-    shape.shared_bytes = slots * waves * int64_t{sizeof(float)};
+struct Kernels {
+  static constexpr int kInputs = 2;
+
+  template <std::size_t kIndex>
+  static auto Get() {
+    return &LeanSwiGluKernel<T, kIndex>;
   }
-  return gpu::LaunchMatching<kLeanSwiGluVariants>(
-      wanted, [&]<std::size_t kIndex>() {
-        return gpu::Launch(&LeanSwiGluKernel<T, kIndex>, shape, target, args);
-      });
-}
+};
 
 }  // namespace
 
-gpu::Error LaunchLeanSwiGlu(LeanSwiGluArgs args, DType type,
-                            const LeanSwiGluPlan& plan,
+gpu::Error LaunchLeanSwiGlu(const LeanRowsArgs& args, DType type,
+                            const LeanRowsPlan& plan,
                             const gpu::LaunchTarget& target) {
-  args.blocks_log2 = static_cast<uint32_t>(plan.blocks_log2);
-  args.blocks_mask = (1u << plan.blocks_log2) - 1;
-  if (type == DType::kBF16) return Launch<BF16>(args, plan, target);
-  if (type == DType::kF16) return Launch<F16>(args, plan, target);
+  if (type == DType::kBF16)
+    return LaunchLeanRows<Kernels<BF16>>(args, plan, target);
+  if (type == DType::kF16)
+    return LaunchLeanRows<Kernels<F16>>(args, plan, target);
   return gpu::kNoKernel;
 }
 

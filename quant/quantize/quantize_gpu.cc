@@ -1,6 +1,8 @@
 #include "lamina/core/device.h"
 #include "lamina/core/device/runtime.h"
 #include "lamina/core/octet_access.h"
+#include "lamina/quant/lean_rows_gpu.h"
+#include "lamina/quant/quantize/lean_quantize.h"
 #include "lamina/quant/quantize/quantize_policy.h"
 #include "lamina/quant/quantize/quantize_split.h"
 #include "lamina/quant/to_quantized_args.h"
@@ -24,7 +26,18 @@ absl::Status QuantizeGpu(const QuantizeArgs& args, const Stream& stream) {
       .whole = args.x.cols % 8 == 0 &&
                RowsAreAligned(args.x, gpu::OctetAlignment(args.x.dtype)) &&
                kernel.out.octets};
-  const gpu::RowArch arch = gpu::RowArchOf(GetDeviceInfo(stream.device()));
+  const DeviceInfo& device = GetDeviceInfo(stream.device());
+  if (shape.whole) {
+    const auto lean = SelectLeanRows(
+        {.x = kernel.x, .first = kernel.x.data, .cols = shape.cols}, {},
+        kernel.out, device);
+    if (lean.has_value()) {
+      return ToStatus("Quantize",
+                      LaunchLeanQuantize(lean->args, kernel.x.dtype, lean->plan,
+                                         TargetOf(stream)));
+    }
+  }
+  const gpu::RowArch arch = gpu::RowArchOf(device);
   const auto launch = [&](const QuantizePlan& plan) {
     return ToStatus("Quantize", LaunchQuantize(kernel, plan, TargetOf(stream)));
   };

@@ -23,6 +23,10 @@ inline constexpr bool kClusterChoices[] = {true};
 // RowArch::wide_lanes.
 inline constexpr int kWideLanes = 512;
 
+// Blocks of a kernel that a unit should have registers for: the second of
+// __launch_bounds__.
+constexpr int BlocksAUnit(int blocks) { return blocks; }
+
 struct alignas(16) Bits128 {
   uint32_t word[4];
 };

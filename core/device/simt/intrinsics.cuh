@@ -30,6 +30,8 @@ inline constexpr bool kClusterChoices[] = {false, true};
 // RowArch::wide_lanes.
 inline constexpr int kWideLanes = 1024;
 
+constexpr int BlocksAUnit(int blocks) { return blocks; }
+
 struct alignas(16) Bits128 {
   uint32_t word[4];
 };

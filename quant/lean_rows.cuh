@@ -1,34 +1,47 @@
 #pragma once
 
-// y = silu(gate) * up in the common case (activation/lean_swiglu_args.h): the
-// same rule as activation/row_outputs.cuh, the fewest instructions.
+// Rows of results that depend on their own columns, in the common case
+// (quant/lean_rows_args.h): the same rule as quant/store_quantized.cuh, the
+// fewest instructions.
 //
 // A lane owns 4 or 8 adjacent columns of a row that 2^n blocks share: the
 // block's index gives both by a shift and a mask. Few rows: four columns a
-// lane, because a lane's time is that of its instructions, about 27 a column.
-// Many rows: blocks go over them and keep loads of the next ones on their way.
-// A static scale is loaded before the kernel waits for its predecessor, all
-// else after it; addresses of outputs are formed after the loads.
+// lane, because a lane's time is that of its instructions. Many rows: blocks go
+// over them and keep loads of the next ones on their way. A static scale is
+// loaded before the kernel waits for its predecessor, all else after it;
+// addresses of outputs are formed after the loads.
+//
+// A Source says what results are made of:
+//   using Type;                         of the inputs and of y
+//   static constexpr int kInputs;       1: x; 2: x and up
+//   template <int n> static Lane<n> Results(const Lane<n> (&inputs)[kInputs]);
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
-#include "lamina/activation/lean_swiglu_args.h"
-#include "lamina/core/gate.cuh"
 #include "lamina/core/octet.cuh"
 #include "lamina/quant/fp8.cuh"
+#include "lamina/quant/lean_rows_args.h"
 #include "lamina/quant/store_quantized.cuh"
 #include "lamina/reduce/wave_reduce.cuh"
 
-namespace lamina::activation_internal {
+namespace lamina::quant_internal {
 
-template <class T, LeanSwiGluVariant kVariant>
-class LeanSwiGlu {
+// Adjacent columns of a lane.
+template <int kColumns>
+struct Lane {
+  float v[kColumns];
+};
+
+template <class Source, LeanRowsVariant kVariant>
+class LeanRows {
  public:
-  __device__ explicit LeanSwiGlu(const LeanSwiGluArgs& args)
+  __device__ explicit LeanRows(const LeanRowsArgs& args)
       : args_(args),
         block_in_row_(static_cast<uint32_t>(gpu::BlockIndex()) &
                       args.blocks_mask),
@@ -62,13 +75,12 @@ class LeanSwiGlu {
   static constexpr bool kCluster = kVariant.scope == gpu::RowScope::kCluster;
   static_assert(kColumns == 4 || kColumns == 8, "what one load can take");
 
-  struct Values {
-    float v[kColumns];
-  };
+  using T = typename Source::Type;
+  static constexpr int kInputs = Source::kInputs;
+  using Values = Lane<kColumns>;
   using Bits = std::conditional_t<kColumns == 8, gpu::Bits128, gpu::Bits64>;
   struct Input {
-    Bits gate;
-    Bits up;
+    Bits of[kInputs];
   };
 
   // First column of piece k of this lane; can be past the end.
@@ -88,16 +100,20 @@ class LeanSwiGlu {
       return gpu::Load64(p);
     }
   }
-  // Bytes from the first gate, or up, to this lane's.
+  // Bytes from the first element of an input to this lane's.
   __device__ uint64_t InputOffset(uint32_t row, int k = 0) const {
     return static_cast<uint64_t>(row) * args_.x_pitch +
            static_cast<uint64_t>(Column(k)) * sizeof(T);
   }
   __device__ Input Load(uint64_t offset) const {
-    return {LoadBits(static_cast<const char*>(args_.gate) + offset),
-            LoadBits(static_cast<const char*>(args_.up) + offset)};
+    Input input;
+    input.of[0] = LoadBits(static_cast<const char*>(args_.x) + offset);
+    if constexpr (kInputs == 2) {
+      input.of[1] = LoadBits(static_cast<const char*>(args_.up) + offset);
+    }
+    return input;
   }
-  // NOTE: 0 where there is nothing; silu(0) * 0 does not matter to a maximum.
+  // NOTE: 0 where there is nothing; a result of 0 does not matter to a maximum.
   __device__ Input LoadIf(bool exists, uint64_t offset) const {
     Input input = {};
     if (exists) input = Load(offset);
@@ -117,6 +133,13 @@ class LeanSwiGlu {
       }
     }
     return values;
+  }
+
+  __device__ static Values Results(const Input& input) {
+    Values inputs[kInputs];
+#pragma unroll
+    for (int i = 0; i < kInputs; ++i) inputs[i] = Unpack(input.of[i]);
+    return Source::Results(inputs);
   }
 
   // ---- Stores ---------------------------------------------------------------
@@ -197,7 +220,7 @@ class LeanSwiGlu {
   __device__ void RunElements() const {
     float scale = 1.0f;
     if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
-    gpu::AllowDependents();
+    if (!args_.late_dependents) gpu::AllowDependents();
     const bool exists = Exists();
     // Lanes of a wave meet for the scale of a block of columns.
     if (kOutput != LeanOutput::kPerBlock && !exists) return;
@@ -207,12 +230,12 @@ class LeanSwiGlu {
     gpu::WaitForPredecessor();
 
     if constexpr (!kVariant.many_rows) {
-      const Input input = LoadIf(exists, offset);
+      Input input = LoadIf(exists, offset);
       float inverse = gpu::Divide(1.0f, scale);
       gpu::Settle(inverse);  // while the loads are on their way
       Finish(row, OutputOf(row), exists, input, inverse);
     } else {
-      constexpr int kAhead = 2;
+      constexpr int kAhead = 4 / kInputs;
       const uint32_t rows =
           static_cast<uint32_t>(gpu::BlockCount()) >> args_.blocks_log2;
       const uint64_t step = static_cast<uint64_t>(rows) * args_.x_pitch;
@@ -240,15 +263,18 @@ class LeanSwiGlu {
         return true;
       };
       // NOTE: not a loop over them: they have to stay in registers.
-      static_assert(kAhead == 2, "each of them is named");
-      while (finish_one(ahead[0]) && finish_one(ahead[1])) {
+      [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
+        while ((finish_one(ahead[kIndex]) && ...)) {
+        }
       }
+      (std::make_index_sequence<kAhead>{});
     }
   }
 
   __device__ void Finish(uint32_t row, char* out, bool exists,
                          const Input& input, float inverse) const {
-    const Values values = gpu::SwiGlu(Unpack(input.gate), Unpack(input.up));
+    const Values values = Results(input);
+    if (!kVariant.many_rows && args_.late_dependents) gpu::AllowDependents();
     if constexpr (kOutput == LeanOutput::kY) {
       StoreY(out, values);
     } else if constexpr (kOutput == LeanOutput::kStatic) {
@@ -269,7 +295,7 @@ class LeanSwiGlu {
   // ---- Rows -----------------------------------------------------------------
 
   __device__ void RunRows() const {
-    gpu::AllowDependents();
+    if (!args_.late_dependents) gpu::AllowDependents();
     uint32_t row = first_row_;
     uint64_t offset = InputOffset(row);
     gpu::Settle(offset);
@@ -299,7 +325,7 @@ class LeanSwiGlu {
     float amax = 0.0f;
 #pragma unroll
     for (int k = 0; k < kPieces; ++k) {
-      values[k] = gpu::SwiGlu(Unpack(input[k].gate), Unpack(input[k].up));
+      values[k] = Results(input[k]);
       if constexpr (kVariant.many_rows) {
         if (Exists(k) && next < args_.rows) {
           input[k] = Load(InputOffset(next, k));
@@ -307,6 +333,7 @@ class LeanSwiGlu {
       }
       amax = FiniteAbsMax(values[k], amax);
     }
+    if (!kVariant.many_rows && args_.late_dependents) gpu::AllowDependents();
     const float scale = DynamicScale(RowMax(amax, slot));
     const float inverse = gpu::DynamicInverse(scale);
 #pragma unroll
@@ -349,10 +376,10 @@ class LeanSwiGlu {
     return gpu::WaveMax<kWave>(value);
   }
 
-  const LeanSwiGluArgs& args_;
+  const LeanRowsArgs& args_;
   uint32_t block_in_row_;
   uint32_t first_row_;
   uint32_t col_;
 };
 
-}  // namespace lamina::activation_internal
+}  // namespace lamina::quant_internal
