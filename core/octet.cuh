@@ -27,34 +27,11 @@ struct Octet {
 template <class T>
 constexpr int kOctetAlignment = sizeof(T) == 1 ? 8 : 16;
 
-// The eight values of 16 bytes of F16 or BF16, and back with one rounding.
+// An octet of T as it stands in memory; T is float, F16 or BF16.
 template <class T>
-__device__ inline Octet Unpack(const Bits128& bits) {
-  Octet octet;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (std::is_same_v<T, BF16>) {
-      octet.v[2 * i] = std::bit_cast<float>(bits.word[i] << 16);
-      octet.v[2 * i + 1] = std::bit_cast<float>(bits.word[i] & 0xffff0000u);
-    } else {
-      UnpackF16(bits.word[i], octet.v[2 * i], octet.v[2 * i + 1]);
-    }
-  }
-  return octet;
-}
-template <class T>
-__device__ inline Bits128 Pack(const Octet& octet) {
-  Bits128 bits;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (std::is_same_v<T, BF16>) {
-      bits.word[i] = PackBf16(octet.v[2 * i], octet.v[2 * i + 1]);
-    } else {
-      bits.word[i] = PackF16(octet.v[2 * i], octet.v[2 * i + 1]);
-    }
-  }
-  return bits;
-}
+struct OctetBits {
+  Bits128 part[sizeof(T) / 2];
+};
 
 enum class Access {
   kPlain,
@@ -62,28 +39,79 @@ enum class Access {
   kStreaming,  // read or written once
 };
 
-// The octet at p, which is aligned to kOctetAlignment<T>; T is float, F16 or
-// BF16.
-template <class T, Access kAccess = Access::kPlain>
-__device__ inline Octet LoadOctet(const T* p) {
-  const auto load = [](const void* from) {
-    if constexpr (kAccess == Access::kConstant) return Load128Constant(from);
-    if constexpr (kAccess == Access::kStreaming) return Load128Streaming(from);
-    if constexpr (kAccess == Access::kPlain) return Load128(from);
-  };
-  Octet octet;
-  if constexpr (std::is_same_v<T, float>) {
-    const Bits128 low = load(p);
-    const Bits128 high = load(p + 4);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      octet.v[i] = std::bit_cast<float>(low.word[i]);
-      octet.v[4 + i] = std::bit_cast<float>(high.word[i]);
-    }
+template <Access kAccess>
+__device__ inline Bits128 LoadBits128(const void* p) {
+  if constexpr (kAccess == Access::kConstant) return Load128Constant(p);
+  if constexpr (kAccess == Access::kStreaming) return Load128Streaming(p);
+  return Load128(p);
+}
+template <Access kAccess>
+__device__ inline void StoreBits128(const Bits128& bits, void* p) {
+  if constexpr (kAccess == Access::kStreaming) {
+    Store128Streaming(bits, p);
   } else {
-    octet = Unpack<T>(load(p));
+    Store128(bits, p);
+  }
+}
+
+// Its values, and back with one rounding.
+template <class T>
+__device__ inline Octet Unpack(const OctetBits<T>& bits) {
+  Octet octet;
+#pragma unroll
+  for (int i = 0; i < kOctet / 2; ++i) {
+    float* const pair = octet.v + 2 * i;
+    if constexpr (std::is_same_v<T, float>) {
+      const uint32_t* const words = bits.part[i / 2].word + i % 2 * 2;
+      pair[0] = std::bit_cast<float>(words[0]);
+      pair[1] = std::bit_cast<float>(words[1]);
+    } else if constexpr (std::is_same_v<T, BF16>) {
+      const uint32_t word = bits.part[0].word[i];
+      pair[0] = std::bit_cast<float>(word << 16);
+      pair[1] = std::bit_cast<float>(word & 0xffff0000u);
+    } else {
+      UnpackF16(bits.part[0].word[i], pair[0], pair[1]);
+    }
   }
   return octet;
+}
+template <class T>
+__device__ inline OctetBits<T> Pack(const Octet& octet) {
+  OctetBits<T> bits;
+#pragma unroll
+  for (int i = 0; i < kOctet / 2; ++i) {
+    const float* const pair = octet.v + 2 * i;
+    if constexpr (std::is_same_v<T, float>) {
+      uint32_t* const words = bits.part[i / 2].word + i % 2 * 2;
+      words[0] = std::bit_cast<uint32_t>(pair[0]);
+      words[1] = std::bit_cast<uint32_t>(pair[1]);
+    } else if constexpr (std::is_same_v<T, BF16>) {
+      bits.part[0].word[i] = PackBf16(pair[0], pair[1]);
+    } else {
+      bits.part[0].word[i] = PackF16(pair[0], pair[1]);
+    }
+  }
+  return bits;
+}
+
+// p is aligned to kOctetAlignment<T>.
+template <class T, Access kAccess = Access::kPlain>
+__device__ inline Octet LoadOctet(const T* p) {
+  OctetBits<T> bits;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i) {
+    bits.part[i] =
+        LoadBits128<kAccess>(reinterpret_cast<const char*>(p) + 16 * i);
+  }
+  return Unpack(bits);
+}
+template <class T, Access kAccess = Access::kPlain>
+__device__ inline void StoreOctet(const Octet& octet, T* p) {
+  const OctetBits<T> bits = Pack<T>(octet);
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i) {
+    StoreBits128<kAccess>(bits.part[i], reinterpret_cast<char*>(p) + 16 * i);
+  }
 }
 
 // The first `count` columns, from any alignment of one element; the others are
@@ -97,39 +125,17 @@ __device__ inline Octet LoadOctetUpTo(const T* p, int64_t count) {
       if (i < count) octet.v[i] = p[i];
     }
   } else {
-    Bits128 bits = {};
+    OctetBits<T> bits = {};
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
       if (i < count) {
-        bits.word[i / 2] |= static_cast<uint32_t>(p[i].bits) << (i % 2 * 16);
+        bits.part[0].word[i / 2] |= static_cast<uint32_t>(p[i].bits)
+                                    << (i % 2 * 16);
       }
     }
-    octet = Unpack<T>(bits);
+    octet = Unpack(bits);
   }
   return octet;
-}
-
-template <class T, Access kAccess = Access::kPlain>
-__device__ inline void StoreOctet(const Octet& octet, T* p) {
-  const auto store = [](const Bits128& bits, void* to) {
-    if constexpr (kAccess == Access::kStreaming) {
-      Store128Streaming(bits, to);
-    } else {
-      Store128(bits, to);
-    }
-  };
-  if constexpr (std::is_same_v<T, float>) {
-    Bits128 low, high;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      low.word[i] = std::bit_cast<uint32_t>(octet.v[i]);
-      high.word[i] = std::bit_cast<uint32_t>(octet.v[4 + i]);
-    }
-    store(low, p);
-    store(high, p + 4);
-  } else {
-    store(Pack<T>(octet), p);
-  }
 }
 
 template <class T>
@@ -140,11 +146,12 @@ __device__ inline void StoreOctetUpTo(const Octet& octet, T* p, int64_t count) {
       if (i < count) p[i] = octet.v[i];
     }
   } else {
-    const Bits128 bits = Pack<T>(octet);
+    const OctetBits<T> bits = Pack<T>(octet);
 #pragma unroll
     for (int i = 0; i < kOctet; ++i) {
       if (i < count) {
-        p[i].bits = static_cast<uint16_t>(bits.word[i / 2] >> (i % 2 * 16));
+        p[i].bits =
+            static_cast<uint16_t>(bits.part[0].word[i / 2] >> (i % 2 * 16));
       }
     }
   }
@@ -156,7 +163,7 @@ __device__ inline Octet RoundTo(const Octet& octet) {
   if constexpr (std::is_same_v<T, float>) {
     return octet;
   } else {
-    return Unpack<T>(Pack<T>(octet));
+    return Unpack(Pack<T>(octet));
   }
 }
 

@@ -7,15 +7,14 @@
 
 #include "lamina/core/dtype.h"
 #include "lamina/core/launch.h"
+#include "lamina/quant/lean_output.h"
 #include "lamina/reduce/row_split.h"
 
 namespace lamina::norm_internal {
 
-// The one output.
-enum class LeanOutput : uint8_t { kY, kStatic, kPerRow, kPerBlock };
-
-// Every matrix is flat and can be moved by octets, x is F16 or BF16, the weight
-// is there and has x's type, scales are f32.
+// Every matrix is flat and can be moved by octets, x is F16 or BF16 (or F32,
+// where y is all and a lane has one octet), the weight is there and has x's
+// type, scales are f32.
 struct LeanNormArgs {
   const void* x = nullptr;
   const void* residual = nullptr;
@@ -34,6 +33,9 @@ struct LeanNormArgs {
   float epsilon = 0;
   DType code = DType::kF8E4M3Fn;
   bool weight_plus_one = false;
+  // Dependents may start when the sums are known, rather than at once: when
+  // they would take the units from this kernel.
+  bool late_dependents = false;
   bool clamp = false;  // to ±qmax
   // Dynamic scales.
   float qmax = 0;
@@ -55,8 +57,11 @@ struct LeanNormVariant {
 
   // Without clusters a block has to hold a long row.
   constexpr bool CompiledFor(bool clusters) const {
-    const bool wide = octets == 4 || (octets == 2 && !many_rows);
-    return clusters ? !wide : scope != gpu::RowScope::kCluster;
+    return clusters ? octets <= 2 : scope != gpu::RowScope::kCluster;
+  }
+  // f32: to y, and no more registers than two octets of the others.
+  constexpr bool CompiledForType(bool f32) const {
+    return !f32 || (output == LeanOutput::kY && octets == 1);
   }
 
   friend constexpr bool operator==(const LeanNormVariant&,
@@ -68,32 +73,29 @@ inline constexpr LeanNormVariant kLeanNormVariants[] = {
     {gpu::RowScope::kBlock, 2, LeanOutput::kY, false},
     {gpu::RowScope::kBlock, 4, LeanOutput::kY, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kY, false},
-    {gpu::RowScope::kBlock, 1, LeanOutput::kY, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kY, true},
     {gpu::RowScope::kBlock, 1, LeanOutput::kStatic, false},
     {gpu::RowScope::kBlock, 2, LeanOutput::kStatic, false},
     {gpu::RowScope::kBlock, 4, LeanOutput::kStatic, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kStatic, false},
-    {gpu::RowScope::kBlock, 1, LeanOutput::kStatic, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kStatic, true},
     {gpu::RowScope::kBlock, 1, LeanOutput::kPerRow, false},
     {gpu::RowScope::kBlock, 2, LeanOutput::kPerRow, false},
     {gpu::RowScope::kBlock, 4, LeanOutput::kPerRow, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kPerRow, false},
-    {gpu::RowScope::kBlock, 1, LeanOutput::kPerRow, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kPerRow, true},
     {gpu::RowScope::kBlock, 1, LeanOutput::kPerBlock, false},
     {gpu::RowScope::kBlock, 2, LeanOutput::kPerBlock, false},
     {gpu::RowScope::kBlock, 4, LeanOutput::kPerBlock, false},
     {gpu::RowScope::kCluster, 1, LeanOutput::kPerBlock, false},
-    {gpu::RowScope::kBlock, 1, LeanOutput::kPerBlock, true},
     {gpu::RowScope::kBlock, 2, LeanOutput::kPerBlock, true},
 };
 
 struct LeanNormPlan {
   gpu::RowSplit split;
   bool many_rows = false;
-  int64_t blocks = 0;  // many_rows: of the grid
+  int64_t blocks = 0;            // many_rows: of the grid
+  bool late_dependents = false;  // LeanNormArgs
 };
 
 // args.lanes is set by the launcher. rows * cluster_blocks <= kMaxBlocks.

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "lamina/core/launch.cuh"
 #include "lamina/core/launch_matching.cuh"
 #include "lamina/norm/lean_norm_row.cuh"
@@ -5,12 +7,19 @@
 namespace lamina::norm_internal {
 namespace {
 
+template <std::size_t kIndex>
+inline constexpr LeanNormVariant kVariantAt =
+    gpu::VariantAt<kLeanNormVariants>(kIndex);
+template <std::size_t kIndex, bool kResidual>
+inline constexpr LeanNormBounds kBounds = BoundsOf(kVariantAt<kIndex>,
+                                                   kResidual);
+
 template <class T, bool kResidual, std::size_t kIndex>
-__global__ void __launch_bounds__(kLeanBlockLanes)
+__global__ void __launch_bounds__((kBounds<kIndex, kResidual>.lanes),
+                                  (kBounds<kIndex, kResidual>.blocks))
     LeanNormKernel(LeanNormArgs args) {
-  constexpr auto kVariant = gpu::VariantAt<kLeanNormVariants>(kIndex);
-  if constexpr (gpu::kWaveRunsHere<kVariant.wave_size>) {
-    LeanNormRow<T, kVariant, kResidual>(args).Run();
+  if constexpr (gpu::kWaveRunsHere<kVariantAt<kIndex>.wave_size>) {
+    LeanNormRow<T, kVariantAt<kIndex>, kResidual>(args).Run();
   }
 }
 
@@ -23,14 +32,19 @@ gpu::Error Launch(LeanNormArgs args, const LeanNormPlan& plan,
                                .many_rows = plan.many_rows,
                                .wave_size = target.wave_size};
   args.lanes = plan.split.lanes;
+  args.late_dependents = plan.late_dependents;
   // A sum and a maximum, twice with many_rows.
   gpu::LaunchShape shape =
       gpu::RowShape(plan.split, args.rows, plan.many_rows ? 4 : 2);
   if (plan.many_rows && plan.blocks < shape.blocks) shape.blocks = plan.blocks;
   return gpu::LaunchMatching<kLeanNormVariants>(
       wanted, [&]<std::size_t kIndex>() {
-        return gpu::Launch(&LeanNormKernel<T, kResidual, kIndex>, shape, target,
-                           args);
+        constexpr bool kF32 = std::is_same_v<T, float>;
+        if constexpr (kVariantAt<kIndex>.CompiledForType(kF32)) {
+          return gpu::Launch(&LeanNormKernel<T, kResidual, kIndex>, shape,
+                             target, args);
+        }
+        return gpu::kNoKernel;
       });
 }
 
@@ -47,6 +61,10 @@ gpu::Error LaunchLeanNorm(const LeanNormArgs& args, DType type,
   if (type == DType::kF16) {
     return residual ? Launch<F16, true>(args, plan, output, target)
                     : Launch<F16, false>(args, plan, output, target);
+  }
+  if (type == DType::kF32) {
+    return residual ? Launch<float, true>(args, plan, output, target)
+                    : Launch<float, false>(args, plan, output, target);
   }
   return gpu::kNoKernel;
 }

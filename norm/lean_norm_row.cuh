@@ -7,7 +7,8 @@
 //   z = round_T(x + residual) (or x);  v = (z * rstd) * w;  y or codes of v
 //
 // A lane owns one, two or four octets, which stay in registers. Weights and a
-// static scale are loaded before the kernel waits for its predecessor.
+// static scale are loaded before the kernel waits for its predecessor. Many
+// rows: a block loads its next one while it finishes one.
 
 #include <cstdint>
 
@@ -20,8 +21,23 @@
 
 namespace lamina::norm_internal {
 
-// CUDA: 64 registers a lane; CDNA: 128.
-inline constexpr int kLeanBlockLanes = 1024;
+// What the kernel's launch bounds are: most lanes of a block, and blocks of so
+// many lanes that a unit should have registers for (NVIDIA: 32, 40 or 64 a
+// lane; CDNA: 128).
+struct LeanNormBounds {
+  int lanes = 1024;
+  int blocks = 1;
+};
+constexpr LeanNormBounds BoundsOf(const LeanNormVariant& variant,
+                                  bool residual) {
+  if (variant.many_rows || variant.octets == 4 ||
+      variant.scope == gpu::RowScope::kCluster) {
+    return {};
+  }
+  if (variant.octets == 1) return {.blocks = gpu::BlocksAUnit(2)};
+  const bool small = variant.output == LeanOutput::kY && !residual;
+  return {.lanes = gpu::kWideLanes, .blocks = gpu::BlocksAUnit(small ? 3 : 2)};
+}
 
 template <class T, LeanNormVariant kVariant, bool kResidual>
 class LeanNormRow {
@@ -30,48 +46,60 @@ class LeanNormRow {
   static constexpr LeanOutput kOutput = kVariant.output;
   // NOTE: from the L1 cache; in registers they would not fit beside two octets
   // of this row and the next.
-  static constexpr bool kWeightsEachRow = kVariant.many_rows && kOctets == 2;
+  static constexpr bool kWeightsEachRow = kVariant.many_rows;
   using Octet = gpu::Octet;
-  using Bits128 = gpu::Bits128;
+  using Bits = gpu::OctetBits<T>;
 
   __device__ explicit LeanNormRow(const LeanNormArgs& args)
       : args_(args), lanes_(args.lanes, args.cols) {}
 
   __device__ void Run() {
-    Bits128 w[kOctets];
+    Bits w[kOctets];
     if constexpr (!kWeightsEachRow) {
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) w[k] = LoadWeights(k);
     }
     float scale = 1.0f;
     if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
-    gpu::AllowDependents();
+    if (!args_.late_dependents) gpu::AllowDependents();
     gpu::WaitForPredecessor();
 
     uint32_t row = static_cast<uint32_t>(lanes_.row());
-    Load(row);
+    Fetched fetched = Load(row);
     const float inverse = gpu::Divide(1.0f, scale);
     if constexpr (!kVariant.many_rows) {
-      OneRow(row, w, inverse, 0, row);
+      OneRow(row, w, inverse, 0, fetched, row);
     } else {
       const uint32_t stride = static_cast<uint32_t>(gpu::BlockCount());
       // NOTE: slots in turn: a lane may still read the last row's.
       for (int slot = 0; row < args_.rows; slot ^= 2) {
         const uint32_t next = row + stride;
-        OneRow(row, w, inverse, slot, next);
+        OneRow(row, w, inverse, slot, fetched, next);
         row = next;
       }
     }
   }
 
  private:
+  // What a lane has of a row.
+  struct Fetched {
+    Bits x[kOctets];
+    Bits residual[kResidual ? kOctets : 1];
+  };
+  static constexpr int kParts = static_cast<int>(sizeof(T) / 2);
+
   __device__ int Column(int k) const {
     return (k * lanes_.lanes() + lanes_.lane()) * gpu::kOctet;
   }
   __device__ bool Exists(int k) const { return Column(k) < args_.cols; }
-  // Bytes from the start of a row of T to octet k.
-  __device__ uint32_t Offset(int k) const {
-    return static_cast<uint32_t>(Column(k)) * sizeof(T);
+  // First column of part `part` of octet k. Of f32 an octet is two quads in the
+  // two halves of its chunk, so that neighbouring lanes move neighbouring
+  // quads.
+  __device__ int PartColumn(int k, int part) const {
+    if constexpr (kParts == 1) return Column(k);
+    const int octet = k * lanes_.lanes() + lanes_.lane();
+    return octet / gpu::kChunkLanes * 256 + part * 128 +
+           octet % gpu::kChunkLanes * 4;
   }
   __device__ static const char* RowOf(const void* matrix, uint32_t row,
                                       uint32_t pitch) {
@@ -82,61 +110,90 @@ class LeanNormRow {
     return static_cast<char*>(matrix) + static_cast<uint64_t>(row) * pitch;
   }
 
-  __device__ Bits128 LoadWeights(int k) const {
-    if (!Exists(k)) return Bits128{};
-    return gpu::Load128Constant(static_cast<const char*>(args_.weight) +
-                                Offset(k));
+  template <gpu::Access kAccess>
+  __device__ Bits LoadOctet(const char* row, int k) const {
+    Bits bits = {};
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int col = PartColumn(k, part);
+      if (col < args_.cols) {
+        bits.part[part] =
+            gpu::LoadBits128<kAccess>(row + col * static_cast<int>(sizeof(T)));
+      }
+    }
+    return bits;
+  }
+  __device__ void StoreOctet(const Bits& bits, char* row, int k) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int col = PartColumn(k, part);
+      if (col < args_.cols)
+        gpu::Store128(bits.part[part], row + col * static_cast<int>(sizeof(T)));
+    }
+  }
+  __device__ Bits LoadWeights(int k) const {
+    return LoadOctet<gpu::Access::kConstant>(
+        static_cast<const char*>(args_.weight), k);
   }
 
-  // Fetches a row of x, and of the residual.
-  __device__ void Load(uint32_t row) {
+  __device__ Fetched Load(uint32_t row) const {
+    Fetched fetched = {};
     const char* const x = RowOf(args_.x, row, args_.x_pitch);
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
-      x_[k] = Bits128{};
-      if (Exists(k)) x_[k] = gpu::Load128(x + Offset(k));
+      fetched.x[k] = LoadOctet<gpu::Access::kPlain>(x, k);
     }
     if constexpr (kResidual) {
       const char* const residual =
           RowOf(args_.residual, row, args_.residual_pitch);
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) {
-        residual_[k] = Bits128{};
-        if (Exists(k)) residual_[k] = gpu::Load128(residual + Offset(k));
+        fetched.residual[k] = LoadOctet<gpu::Access::kPlain>(residual, k);
       }
     }
+    return fetched;
+  }
+
+  // The canonical sum of the chunk that an octet is of.
+  __device__ static float ChunkSum(const Octet& v) {
+    constexpr int kWave = kVariant.wave_size;
+    if constexpr (kParts == 1) return gpu::ChunkSum<kWave>(gpu::TreeSum(v));
+    const float low = (v.v[0] + v.v[1]) + (v.v[2] + v.v[3]);
+    const float high = (v.v[4] + v.v[5]) + (v.v[6] + v.v[7]);
+    return gpu::ChunkSum<kWave>(low) + gpu::ChunkSum<kWave>(high);
   }
 
   // Normalises the row that was fetched; fetches `next`.
-  __device__ void OneRow(uint32_t row, const Bits128 (&w)[kOctets],
-                         float inverse, int slot, uint32_t next) {
+  __device__ void OneRow(uint32_t row, const Bits (&w)[kOctets], float inverse,
+                         int slot, Fetched& fetched, uint32_t next) {
     if constexpr (kResidual) {
       char* const out =
           RowOf(args_.residual_out, row, args_.residual_out_pitch);
 #pragma unroll
       for (int k = 0; k < kOctets; ++k) {
-        x_[k] = gpu::Pack<T>(gpu::Map(gpu::Unpack<T>(x_[k]),
-                                      gpu::Unpack<T>(residual_[k]),
-                                      [](float a, float b) { return a + b; }));
-        if (Exists(k)) gpu::Store128(x_[k], out + Offset(k));
+        fetched.x[k] = gpu::Pack<T>(gpu::Map(
+            gpu::Unpack(fetched.x[k]), gpu::Unpack(fetched.residual[k]),
+            [](float a, float b) { return a + b; }));
+        StoreOctet(fetched.x[k], out, k);
       }
     }
     Octet z[kOctets];
-    float sums[kOctets];
+    float chunks[kOctets];
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
-      z[k] = gpu::Unpack<T>(x_[k]);
-      sums[k] = gpu::TreeSum(gpu::Map(z[k], [](float v) { return v * v; }));
+      z[k] = gpu::Unpack(fetched.x[k]);
+      chunks[k] = ChunkSum(gpu::Map(z[k], [](float v) { return v * v; }));
     }
     if constexpr (kVariant.many_rows) {
-      if (next < args_.rows) Load(next);
+      if (next < args_.rows) fetched = Load(next);
     }
-    const float mean =
-        gpu::Divide(lanes_.Sum(sums, slot), static_cast<float>(args_.cols));
+    const float mean = gpu::Divide(lanes_.AddChunkSums(0.0f, chunks, slot),
+                                   static_cast<float>(args_.cols));
+    if (args_.late_dependents) gpu::AllowDependents();
     const float rstd = gpu::Divide(1.0f, gpu::SquareRoot(mean + args_.epsilon));
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
-      Octet factor = gpu::Unpack<T>(kWeightsEachRow ? LoadWeights(k) : w[k]);
+      Octet factor = gpu::Unpack(kWeightsEachRow ? LoadWeights(k) : w[k]);
       if (args_.weight_plus_one) {
         factor = gpu::Map(factor, [](float v) { return 1.0f + v; });
       }
@@ -153,7 +210,7 @@ class LeanNormRow {
     char* const y = RowOf(args_.out, row, args_.out_pitch);
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
-      if (Exists(k)) gpu::Store128(gpu::Pack<T>(v[k]), y + Offset(k));
+      StoreOctet(gpu::Pack<T>(v[k]), y, k);
     }
   }
 
@@ -225,8 +282,6 @@ class LeanNormRow {
 
   const LeanNormArgs& args_;
   gpu::RowLanes<kVariant.wave_size, kVariant.scope, kVariant.octets> lanes_;
-  Bits128 x_[kOctets];
-  Bits128 residual_[kOctets];
 };
 
 }  // namespace lamina::norm_internal

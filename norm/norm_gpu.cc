@@ -5,6 +5,7 @@
 #include "lamina/core/octet_access.h"
 #include "lamina/norm/lean_norm_policy.h"
 #include "lamina/norm/norm_policy.h"
+#include "lamina/quant/lean_rows_gpu.h"
 #include "lamina/quant/to_quantized_args.h"
 
 namespace lamina::norm_internal {
@@ -38,33 +39,10 @@ uint32_t Pitch(const ConstMatrixView& view) {
   return static_cast<uint32_t>(BytesFor(view.dtype, view.row_stride));
 }
 
-// The one output, when it is one that the lean kernels have.
-std::optional<LeanOutput> LeanOutputOf(const NormArgs& args) {
-  const QuantizedArgs& out = args.quantized;
-  if (args.y.has_value() == out.has_value()) return std::nullopt;
-  if (args.y.has_value()) return LeanOutput::kY;
-  if (out.round_before_quant || out.scales.dtype != DType::kF32) {
-    return std::nullopt;
-  }
-  switch (out.scales.granularity) {
-    case ScaleGranularity::kPerTensor:
-      return LeanOutput::kStatic;
-    case ScaleGranularity::kPerRow:
-      if (out.dynamic) return LeanOutput::kPerRow;
-      return std::nullopt;
-    case ScaleGranularity::kPerBlock:
-      if (out.dynamic) return LeanOutput::kPerBlock;
-      return std::nullopt;
-    case ScaleGranularity::kPerTile:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
-
 // The arguments of the lean kernels when the case is theirs. All operands can
 // be moved by octets.
-std::optional<LeanNormArgs> ToLeanArgs(const NormArgs& args,
-                                       LeanOutput output) {
+std::optional<LeanNormArgs> ToLeanArgs(const NormArgs& args, LeanOutput output,
+                                       const LeanNormPlan& plan) {
   const DType type = args.x.dtype;
   const QuantizedArgs& quantized = args.quantized;
   const MatrixView out =
@@ -72,7 +50,8 @@ std::optional<LeanNormArgs> ToLeanArgs(const NormArgs& args,
   const ConstMatrixView x = Flattened(args.x);
   const ConstMatrixView residual = Flattened(args.residual);
   const MatrixView residual_out = Flattened(args.residual_out);
-  if ((type != DType::kBF16 && type != DType::kF16) ||
+  const LeanNormVariant variant{.octets = plan.split.octets, .output = output};
+  if (!variant.CompiledForType(type == DType::kF32) ||
       !args.weight.has_value() || args.weight.dtype != type ||
       args.bias.has_value() || !IsLean(x) || !IsLean(residual) ||
       !IsLean(residual_out) || !IsLean(out) ||
@@ -114,11 +93,14 @@ absl::Status Run(Launcher launch, const NormProblem& problem,
   const int64_t cols = args.x.cols;
   const gpu::RowArch arch = gpu::RowArchOf(GetDeviceInfo(stream.device()));
   const bool whole = MovesOctets(args, problem.quantized.codes);
-  const std::optional<LeanOutput> output = LeanOutputOf(args);
-  const auto lean_plan = SelectLeanNormPlan(rows, cols, arch);
+  const std::optional<LeanOutput> output =
+      quant_internal::LeanOutputOf(args.y, args.quantized);
+  const auto lean_plan = SelectLeanNormPlan(
+      rows, cols, args.residual.has_value(), args.x.dtype == DType::kF32,
+      args.quantized.dynamic, arch);
   if (!forced.has_value() && whole && output.has_value() &&
       lean_plan.has_value() && launch != &LaunchLayerNorm) {
-    if (const auto lean_args = ToLeanArgs(args, *output)) {
+    if (const auto lean_args = ToLeanArgs(args, *output, *lean_plan)) {
       return ToStatus(problem.op,
                       LaunchLeanNorm(*lean_args, args.x.dtype, *lean_plan,
                                      *output, TargetOf(stream)));
