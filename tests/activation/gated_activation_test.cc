@@ -491,9 +491,9 @@ TYPED_TEST(GatedActivationOf, LongRowsWithAScaleEach) {
   }
 }
 
-// SwiGLU as decoders have it: around every switch of lean_swiglu_policy.h for
-// the 16 units of host SIMT, from matrices that can be moved by octets and from
-// others.
+// SwiGLU as decoders have it: around every switch of quant/lean_rows_policy.h
+// for the 16 units of host SIMT, from matrices that can be moved by octets and
+// from others.
 TYPED_TEST(GatedActivationOf, SwiGluHoweverRowsAreSplit) {
   using T = typename TestFixture::Element;
   constexpr ScaleCase kCases[] = {

@@ -204,19 +204,17 @@ TEST_P(EveryNorm, QuantisesLongRows) {
   }
 }
 
-// What decoders do: no f32, one output, rows of whole octets at any pitch. It
-// has kernels of its own on a GPU (norm/lean_norm_policy.h): a block or a
-// cluster a row, or blocks that take several rows each.
+// What decoders do: one output, rows of whole octets at any pitch. It has
+// kernels of its own on a GPU (norm/lean_norm_policy.h): a block with one or
+// two octets a lane or a cluster a row, or blocks that take several rows each.
 TEST_P(EveryNorm, OneOutputOfWholeOctets) {
   NormCase c = GetParam();
-  if (c.op == NormOp::kLayerNorm || c.type == DType::kF32 ||
-      c.weight_type != c.type) {
-    return;
-  }
+  if (c.op == NormOp::kLayerNorm || c.weight_type != c.type) return;
   constexpr struct {
     int64_t rows, cols;
-  } kShapes[] = {{3, 1032},  {2, 8200},  {130, 1032},
-                 {33, 8200}, {1, 16392}, {1, 32776}};
+  } kShapes[] = {{3, 1032},   {2, 8200}, {128, 1032}, {130, 1032},
+                 {520, 1032}, {8, 8184}, {33, 8200},  {1, 16392},
+                 {1, 32776},  {7, 1592}, {9, 5128}};
   const std::vector<std::optional<QuantizedCase>> outputs = {
       std::nullopt,
       QuantizedCase{.granularity = ScaleGranularity::kPerTensor,

@@ -665,6 +665,47 @@ TEST(Quantize, EnoughRowsThatALaneOwnsSeveralOctets) {
   }
 }
 
+// 16-bit rows to the hardware's FP8 type, of whole octets or nearly: around
+// every switch of quant/lean_rows_policy.h for the 16 units of host SIMT.
+TEST(Quantize, HoweverRowsAreSplit) {
+  const ScaleLayout layouts[] = {
+      {.granularity = kPerTensor},
+      {.granularity = kPerRow},
+      {.granularity = kPerBlock, .block_cols = 32},
+      {.granularity = kPerBlock, .block_cols = 128, .transposed = true}};
+  struct Size {
+    int64_t rows, cols;
+  };
+  // Short rows; one, two and four pieces a lane; clusters; too long ones.
+  for (const Size size : {Size{3, 248},
+                          {3, 256},
+                          {5, 2048},
+                          {5, 2056},
+                          {12, 1544},
+                          {3, 16384},
+                          {2, 16392},
+                          {3, 16392},
+                          {1, 32768},
+                          {3, 32776},
+                          {1, 65544},
+                          {4, 4100}}) {
+    for (const ScaleLayout& layout : layouts) {
+      for (const DType type : {DType::kBF16, DType::kF16}) {
+        for (const DType codes : {DType::kF8E4M3Fn, DType::kF8E4M3Fnuz}) {
+          ExpectEqualsModel({.x = type,
+                             .codes = codes,
+                             .rows = size.rows,
+                             .cols = size.cols,
+                             .scales = layout,
+                             .dynamic = layout.granularity != kPerTensor,
+                             .x_pitch_extra = 8,
+                             .codes_pitch_extra = 24});
+        }
+      }
+    }
+  }
+}
+
 TEST(Quantize, MoreRowsThanSixteenBitsCount) {
   ExpectEqualsModel({.rows = 70001,
                      // Whole octets take one lane a row.
