@@ -24,9 +24,10 @@
 //              CopyTensor2D(shared, map, col, row, phaser): one box of the
 //              matrix, zero where it is outside; it may begin outside too, but
 //              always a multiple of 16 bytes from the first column. Both bring
-//              their bytes to the phaser. Boxes lie in shared memory as SwizzledTile says
-//              (core/device/matrix.cuh) and begin at multiples of 1024.
-//              PrefetchTensorMap, ahead of the first CopyTensor2D
+//              their bytes to the phaser. Boxes lie in shared memory as
+//              SwizzledTile says (core/device/matrix.cuh) and begin at
+//              multiples of 1024. PrefetchTensorMap, ahead of the first
+//              CopyTensor2D
 // Order        PublishToAsync(): what this thread has written to shared memory,
 //              or waited for, can be read by the tensor cores and by bulk
 //              copies that start behind a later barrier or arrival

@@ -163,9 +163,9 @@ inline void UnpackF16(uint32_t pair, float& a, float& b) {
 namespace intrinsics_internal {
 inline float DecodeE4M3(uint32_t code) {
   const uint32_t magnitude = code & 0x7fu;
-  const float value =
-      magnitude == 0x7fu ? std::bit_cast<float>(0x7fc00000u)
-                         : std::bit_cast<float>(magnitude << 20) * 0x1p120f;
+  const float value = magnitude == 0x7fu
+                          ? std::bit_cast<float>(0x7fc00000u)
+                          : std::bit_cast<float>(magnitude << 20) * 0x1p120f;
   return (code & 0x80u) != 0 ? -value : value;
 }
 }  // namespace intrinsics_internal
