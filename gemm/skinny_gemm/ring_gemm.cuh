@@ -43,8 +43,7 @@ class RingGemm {
         plan_(args.plan),
         shared_(gpu::SharedMemory<uint8_t>()),
         w_ring_(Phasers(), plan_.stages),
-        x_ring_(Phasers() + 2 * plan_.stages, plan_.x_stages),
-        epilogue_(args.gemm.epilogue) {
+        x_ring_(Phasers() + 2 * plan_.stages, plan_.x_stages) {
     const int block = static_cast<int>(gpu::BlockIndex());
     first_col_ = block * args.cols + Smaller(block, args.more_cols);
     end_col_ = first_col_ + args.cols + (block < args.more_cols ? 1 : 0);
@@ -115,9 +114,8 @@ class RingGemm {
   // ---- Loads ----------------------------------------------------------------
 
   __device__ void LoadWeights(int thread) const {
-    const RingWeightLoader<kVariant> loader(args_, epilogue_, thread);
-    const int64_t tile_bytes =
-        loader.Column(plan_.tile_cols) - loader.Column(0);
+    const RingWeightLoader<kVariant> loader(args_, thread);
+    const int64_t tile_bytes = plan_.tile_cols * args_.rows.next;
     gpu::Ring::Place at;
     bool first = true;
     for (int group = 0; group < plan_.groups; ++group) {
@@ -168,6 +166,7 @@ class RingGemm {
   // ---- Results --------------------------------------------------------------
 
   __device__ void Compute(int consumer) const {
+    const Epilogue epilogue(args_.gemm.epilogue);
     gpu::BlockSync();
     gpu::WaitForPredecessor();
     const int share = consumer / plan_.tiles;
@@ -175,7 +174,7 @@ class RingGemm {
     gpu::Ring::Place x_at = {.stage = share};
     for (int group = 0; group < plan_.groups; ++group) {
       const RingTile tile = Tile(group, consumer % plan_.tiles);
-      RingTileSums<kVariant> sums(args_, epilogue_, tile);
+      RingTileSums<kVariant> sums(args_, epilogue, tile);
       for (int step = share; step < args_.steps; step += plan_.shares) {
         sums.LoadScalesAhead(step);
         x_ring_.AwaitFull(x_at);
@@ -190,12 +189,13 @@ class RingGemm {
         x_ring_.Advance(x_at, plan_.shares);
       }
       sums.Join();
-      Finish(tile, consumer, sums);
+      Finish(epilogue, tile, consumer, sums);
     }
   }
 
   // The warpgroups of a tile store its results.
-  __device__ void Finish(const RingTile& tile, int consumer,
+  __device__ void Finish(const Epilogue& epilogue, const RingTile& tile,
+                         int consumer,
                          const RingTileSums<kVariant>& sums) const {
     const int barrier = 1 + consumer % plan_.tiles;
     const int threads = 128 * plan_.shares;
@@ -203,16 +203,16 @@ class RingGemm {
     for (int part = 0; part < kVariant.rows / kExchange; ++part) {
       sums.Put(part, Exchanged(consumer));
       gpu::SyncGroup(barrier, threads);
-      StoreResults(tile, consumer, part * kExchange);
+      StoreResults(epilogue, tile, consumer, part * kExchange);
       gpu::SyncGroup(barrier, threads);
     }
   }
 
-  __device__ void StoreResults(const RingTile& tile, int consumer,
-                               int first_row) const {
+  __device__ void StoreResults(const Epilogue& epilogue, const RingTile& tile,
+                               int consumer, int first_row) const {
     const int thread = consumer / plan_.tiles * 128 + gpu::ThreadIndex() % 128;
     const int lanes =
-        kRingTileRows / RowsOfColumn(epilogue_.gated());  // of a row
+        kRingTileRows / RowsOfColumn(epilogue.gated());  // of a row
     const int col = thread % lanes;
     if (col >= tile.cols) return;
     const int tile_index = consumer % plan_.tiles;
@@ -222,14 +222,14 @@ class RingGemm {
       const auto sum = [&](bool up) {
         const int tile_row = up ? args_.layout.up_row + col : col;
         return Scaled(first_row + row,
-                      epilogue_.WeightRow(tile.first_col + col, up),
+                      epilogue.WeightRow(tile.first_col + col, up),
                       SumOfShares(tile_index, row, tile_row));
       };
-      if (epilogue_.gated()) {
-        epilogue_.StoreGated(first_row + row, tile.first_col + col, sum(false),
-                             sum(true));
+      if (epilogue.gated()) {
+        epilogue.StoreGated(first_row + row, tile.first_col + col, sum(false),
+                            sum(true));
       } else {
-        epilogue_.Store(first_row + row, tile.first_col + col, sum(false));
+        epilogue.Store(first_row + row, tile.first_col + col, sum(false));
       }
     }
   }
@@ -255,7 +255,6 @@ class RingGemm {
   uint8_t* shared_;
   gpu::Ring w_ring_;
   gpu::Ring x_ring_;
-  Epilogue epilogue_;
   int first_col_;
   int end_col_;
 };

@@ -119,14 +119,38 @@ constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
   return layout;
 }
 
+// Bytes from w to the rows behind the columns of y.
+struct RingGemmRows {
+  int64_t first = 0;  // of column 0
+  int64_t next = 0;   // from a column to the next
+  int64_t up = 0;     // from the row of a column's gate to that of its up
+};
+constexpr RingGemmRows RowsOf(const GemmArgs& gemm) {
+  const int64_t pitch = gemm.w_pitch;
+  if (!gemm.epilogue.gated) return {.next = pitch};
+  const int64_t half = gemm.epilogue.cols * pitch;
+  switch (gemm.epilogue.gate.layout) {
+    case GateLayout::kGateFirst:
+      return {.next = pitch, .up = half};
+    case GateLayout::kGateSecond:
+      return {.first = half, .next = pitch, .up = -half};
+    case GateLayout::kInterleaved:
+      return {.next = 2 * pitch, .up = pitch};
+  }
+  return {};
+}
+
 struct RingGemmArgs {
   gpu::TensorMap x_map = {};  // boxes of variant.rows rows and 128 bytes
   GemmArgs gemm = {};
   RingGemmPlan plan = {};
   RingGemmLayout layout = {};
-  int steps = 0;      // stages along K: a multiple of plan.shares
-  int cols = 0;       // of y, a block: so many,
-  int more_cols = 0;  // and one more in so many of the first blocks
+  RingGemmRows rows = {};
+  int steps = 0;        // stages along K: a multiple of plan.shares
+  int whole_steps = 0;  // that lie within K
+  int tail_bytes = 0;   // of a row after these
+  int cols = 0;         // of y, a block: so many,
+  int more_cols = 0;    // and one more in so many of the first blocks
 };
 
 // By types; plan.variant.types is theirs.

@@ -154,7 +154,12 @@ constexpr RingGemmArgs MakeRingGemmArgs(const GemmArgs& gemm,
   args.gemm = gemm;
   args.plan = plan;
   args.layout = LayoutOf(plan, gemm.epilogue.gated);
+  args.rows = RowsOf(gemm);
   args.steps = RingGemmSteps(plan, gemm.k);
+  const int64_t row_bytes = int64_t{gemm.k} * WeightBytes(plan.variant.types);
+  const int step_bytes = StageStepBytes(plan.variant);
+  args.whole_steps = static_cast<int>(row_bytes / step_bytes);
+  args.tail_bytes = static_cast<int>(row_bytes % step_bytes);
   args.cols = gemm.epilogue.cols / plan.blocks;
   args.more_cols = gemm.epilogue.cols % plan.blocks;
   return args;

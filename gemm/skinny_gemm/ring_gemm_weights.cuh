@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "lamina/core/device/async.cuh"
-#include "lamina/gemm/skinny_gemm/epilogue.cuh"
 #include "lamina/gemm/skinny_gemm/ring_gemm_args.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm_sums.cuh"
 
@@ -19,36 +18,25 @@ namespace lamina::gemm_internal {
 template <RingGemmVariant kVariant>
 class RingWeightLoader {
  public:
-  __device__ RingWeightLoader(const RingGemmArgs& args,
-                              const Epilogue& epilogue, int thread)
+  __device__ RingWeightLoader(const RingGemmArgs& args, int thread)
       : args_(args),
         first_row_(thread / kColumns),
         column_(thread % kColumns % kSegmentColumns) {
     const int column = thread % kColumns;
-    const GemmArgs& gemm = args.gemm;
-    const int64_t pitch = gemm.w_pitch;
-    const int row = epilogue.WeightRow(0, false);
-    col_bytes_ = (epilogue.WeightRow(1, false) - row) * pitch;
-    from_ = static_cast<const char*>(gemm.w) + row * pitch +
-            first_row_ * col_bytes_ + column * 16;
+    from_ = static_cast<const char*>(args.gemm.w) + args.rows.first +
+            first_row_ * args.rows.next + column * 16;
     to_ = column / kSegmentColumns * args.layout.segment_bytes;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       offset_[i] = Swizzled(first_row_ + i * kStep, column_);
     }
-    if (epilogue.gated()) {
-      up_bytes_ = (epilogue.WeightRow(0, true) - row) * pitch;
-    }
-    const int64_t row_bytes = int64_t{gemm.k} * WeightBytes(kVariant.types);
-    whole_steps_ = static_cast<int>(row_bytes / kStepBytes);
-    const int64_t left =
-        row_bytes - int64_t{whole_steps_} * kStepBytes - column * 16;
-    tail_ = left >= 16 ? 16 : left > 0 ? static_cast<int>(left) : 0;
+    const int left = args.tail_bytes - column * 16;
+    tail_ = left >= 16 ? 16 : left > 0 ? left : 0;
   }
 
   // Where a column of y begins.
   __device__ const char* Column(int col) const {
-    return from_ + col * col_bytes_;
+    return from_ + col * args_.rows.next;
   }
 
   // `cols` columns of y, of which `from` is the first one's Column() plus steps
@@ -57,7 +45,7 @@ class RingWeightLoader {
                        uint8_t* stage) const {
     LoadRows(from, cols, step, stage + to_);
     if (args_.layout.up_row > 0) {
-      LoadRows(from + up_bytes_, cols, step,
+      LoadRows(from + args_.rows.up, cols, step,
                stage + to_ + args_.layout.up_row * kSegmentBytes);
     }
   }
@@ -72,8 +60,8 @@ class RingWeightLoader {
 
   __device__ void LoadRows(const char* from, int cols, int step,
                            uint8_t* to) const {
-    const int64_t hop = kStep * col_bytes_;
-    if (step < whole_steps_) {
+    const int64_t hop = kStep * args_.rows.next;
+    if (step < args_.whole_steps) {
 #pragma unroll 1
       for (int row = first_row_; row < cols; row += kAtOnce * kStep) {
 #pragma unroll
@@ -86,7 +74,7 @@ class RingWeightLoader {
         to += kAtOnce * kStep * kSegmentBytes;
       }
     } else {
-      const int bytes = step == whole_steps_ ? tail_ : 0;
+      const int bytes = step == args_.whole_steps ? tail_ : 0;
       // NOTE: the source of no bytes has to exist too.
       const void* const none = args_.gemm.w;
 #pragma unroll 1
@@ -100,14 +88,11 @@ class RingWeightLoader {
 
   const RingGemmArgs& args_;
   int first_row_;
-  int column_;            // of 16 bytes, in its segment
-  int64_t col_bytes_;     // from a column of y to the next
-  int64_t up_bytes_ = 0;  // from a column's gate to its up
+  int column_;  // of 16 bytes, in its segment
   const char* from_;
   int to_;  // in a stage
   int offset_[kAtOnce];
-  int whole_steps_;
-  int tail_;  // bytes of the step after these
+  int tail_;  // bytes of the step after the whole ones
 };
 
 }  // namespace lamina::gemm_internal
