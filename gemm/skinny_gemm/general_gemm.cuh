@@ -53,7 +53,8 @@ __device__ inline Octet Decode(DType, const Fp8Decoder& decode,
 }
 __device__ inline Octet Decode(DType type, const Fp8Decoder&,
                                const Bits128& raw) {
-  return type == DType::kF16 ? gpu::Unpack<F16>(raw) : gpu::Unpack<BF16>(raw);
+  return type == DType::kF16 ? gpu::Unpack(gpu::OctetBits<F16>{{raw}})
+                             : gpu::Unpack(gpu::OctetBits<BF16>{{raw}});
 }
 
 template <class T, int kRows>
