@@ -51,17 +51,27 @@ constexpr int RingGemmSteps(const RingGemmPlan& plan, int64_t k) {
 
 namespace ring_internal {
 
-// H200, 2026-11-29, prototype: 64 KiB on their way to a block are too few, more
-// than 128 bring nothing.
+// H200, 2026-11-30: 96 to 160 KiB on their way to a block are the same.
 inline constexpr int64_t kRingBytes = 128 << 10;
-// Prototype; for 32 and 64 rows predicted.
+// H200, 2026-11-30: twice or half as much is within 1 %.
 constexpr int64_t ActivationRingBytes(int rows) {
   return rows == 8 ? 32 << 10 : 64 << 10;
 }
 // Kernels that overlap finish sooner when the next one finds some SMs free, up
-// to so many bytes of w. Predicted from the prototype.
+// to so many bytes of w: H200, 2026-11-30, 1 to 2 % (4096 x 4096, 2304 x 16384
+// FP8).
 inline constexpr int64_t kSpareUnitsBytes = int64_t{40} << 20;
 inline constexpr int kSpareUnits = 4;
+
+// Whether the shares of K of a tile bring more than x that several tiles use
+// at once: H200, 2026-11-30, 2 to 4 % at 8 rows of x (28672 x 4096, 10240 x
+// 8192, 16384 x 2048 FP8), a loss at 16 rows, 16 KiB of K or 218 MB.
+constexpr bool WantsShares(const RingGemmVariant& variant, int64_t rows,
+                           int64_t k) {
+  const int64_t row_bytes = k * WeightBytes(variant.types);
+  return variant.rows == 8 && variant.types != RingTypes::kF8BF16 &&
+         row_bytes <= 8192 && rows * row_bytes < int64_t{200} << 20;
+}
 
 // Largest multiple of `step` up to `most`, at least one step.
 constexpr int StagesIn(int64_t most, int step) {
@@ -84,7 +94,8 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
   const int64_t least_blocks = arch.units > 8 * ring_internal::kSpareUnits
                                    ? arch.units - ring_internal::kSpareUnits
                                    : arch.units;
-  while (choice.tiles < choice.consumers &&
+  while (!ring_internal::WantsShares(variant, rows, problem.k) &&
+         choice.tiles < choice.consumers &&
          rows > least_blocks * choice.tiles * kRingTileRows) {
     choice.tiles *= 2;
   }

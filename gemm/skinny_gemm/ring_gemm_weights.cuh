@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "lamina/core/device/async.cuh"
+#include "lamina/core/device/intrinsics.cuh"
 #include "lamina/gemm/skinny_gemm/ring_gemm_args.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm_sums.cuh"
 
@@ -60,7 +61,9 @@ class RingWeightLoader {
 
   __device__ void LoadRows(const char* from, int cols, int step,
                            uint8_t* to) const {
-    const int64_t hop = kStep * args_.rows.next;
+    // NOTE: settled, or it is loaded and multiplied anew for every row.
+    auto hop = static_cast<uint64_t>(kStep * args_.rows.next);
+    gpu::Settle(hop);
     if (step < args_.whole_steps) {
 #pragma unroll 1
       for (int row = first_row_; row < cols; row += kAtOnce * kStep) {

@@ -61,7 +61,7 @@ TEST(RingGemmPolicy, EveryPlanIsSound) {
 
 TEST(RingGemmPolicy, AStageOfXServesAllTilesThatFit) {
   const auto tiles = [](int64_t cols) {
-    return SelectRingGemmPlan({.m = 8, .cols = cols, .k = 4096}, kH200)->tiles;
+    return SelectRingGemmPlan({.m = 16, .cols = cols, .k = 4096}, kH200)->tiles;
   };
   EXPECT_EQ(tiles(128 * 64), 1);
   EXPECT_EQ(tiles(128 * 64 + 1), 2);
@@ -77,6 +77,15 @@ TEST(RingGemmPolicy, LeavesUnitsForTheNextSmallKernel) {
   EXPECT_EQ(SelectRingGemmPlan(chained, kH200)->blocks, 128);
   chained.cols = 57344;
   EXPECT_EQ(SelectRingGemmPlan(chained, kH200)->blocks, 132);
+}
+
+TEST(RingGemmPolicy, FewRowsOfXRatherShareK) {
+  const auto tiles = [](const RingGemmProblem& problem) {
+    return SelectRingGemmPlan(problem, kH200)->tiles;
+  };
+  EXPECT_EQ(tiles({.m = 8, .cols = 28672, .k = 4096}), 1);
+  EXPECT_EQ(tiles({.m = 8, .cols = 13312, .k = 16384}), 2);
+  EXPECT_EQ(tiles({.m = 8, .cols = 57344, .k = 8192}), 4);
 }
 
 // Otherwise its bits would.
