@@ -315,5 +315,16 @@ __device__ inline uint32_t PackNativeF8(float a, float b, float c, float d) {
       __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
   return low | high << 16;
 }
+// The values of four codes of NativeF8, the lowest first.
+__device__ inline void UnpackNativeF8(uint32_t codes, float (&values)[4]) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const __half2 pair = __nv_cvt_fp8x2_to_halfraw2(
+        static_cast<__nv_fp8x2_storage_t>(codes >> (16 * i)), __NV_E4M3);
+    const float2 both = __half22float2(pair);
+    values[2 * i] = both.x;
+    values[2 * i + 1] = both.y;
+  }
+}
 
 }  // namespace lamina::gpu

@@ -355,5 +355,20 @@ __device__ inline uint32_t PackNativeF8(float a, float b, float c, float d) {
   return 0;
 #endif
 }
+// The values of four codes of NativeF8, the lowest first.
+__device__ inline void UnpackNativeF8(uint32_t codes, float (&values)[4]) {
+#if defined(__HIP_DEVICE_COMPILE__) && \
+    __has_builtin(__builtin_amdgcn_cvt_pk_f32_fp8)
+  const int bits = static_cast<int>(codes);
+  const auto low = __builtin_amdgcn_cvt_pk_f32_fp8(bits, false);
+  const auto high = __builtin_amdgcn_cvt_pk_f32_fp8(bits, true);
+  values[0] = low[0];
+  values[1] = low[1];
+  values[2] = high[0];
+  values[3] = high[1];
+#else
+  static_cast<void>(codes), static_cast<void>(values);
+#endif
+}
 
 }  // namespace lamina::gpu

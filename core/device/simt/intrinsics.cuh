@@ -177,5 +177,6 @@ inline uint32_t WidenE4M3(uint16_t codes) {
 // No FP8 instructions: quant/fp8.cuh converts in software.
 using NativeF8 = void;
 inline uint32_t PackNativeF8(float, float, float, float) { std::abort(); }
+inline void UnpackNativeF8(uint32_t, float (&)[4]) { std::abort(); }
 
 }  // namespace lamina::gpu
