@@ -249,12 +249,12 @@ TEST(SkinnyGemmDevice, RandomValuesAreCloseToDouble) {
                            Pair{DType::kBF16, DType::kBF16, 0x1p-18},
                            Pair{DType::kF16, DType::kF16, 0x1p-18},
                            Pair{DType::kBF16, DType::kF8E4M3Fn, 0x1p-18}}) {
-    for (const int64_t m : {1, 4, 8, 9, 16, 17, 33, 64}) {
-      for (const int64_t k : {16, 128, 144, 512, 784}) {
+    for (const int64_t m : {1, 9, 33}) {
+      for (const int64_t k : {16, 144, 784}) {
         if (m > 9 && k != 144) continue;
         for (const bool blocks : {false, true}) {
           GemmSpec spec{.m = m,
-                        .n = 70,
+                        .n = 20,
                         .k = k,
                         .x = pair.x,
                         .w = pair.w,
