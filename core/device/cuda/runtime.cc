@@ -225,11 +225,23 @@ Error MakeTensorMap(const TensorMapArgs& args, gpu::TensorMap* map) {
   const cuuint32_t box[] = {static_cast<cuuint32_t>(args.box_cols),
                             static_cast<cuuint32_t>(args.box_rows)};
   const cuuint32_t steps[] = {1, 1};
-  const CUresult result = encode(
-      reinterpret_cast<CUtensorMap*>(map), type, 2,
-      const_cast<void*>(args.base), sizes, pitches, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const auto make = [&] {
+    return encode(reinterpret_cast<CUtensorMap*>(map), type, 2,
+                  const_cast<void*>(args.base), sizes, pitches, box, steps,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  CUresult result = make();
+  if (result == CUDA_ERROR_INVALID_CONTEXT) {
+    // NOTE: a host thread has no context before it has set a device, or called
+    // something that needs one. This may be done while a stream is captured.
+    int device = 0;
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaSetDevice(device) == cudaSuccess) {
+      result = make();
+    }
+  }
   // The runtime's codes are the driver's.
   return {static_cast<int>(result)};
 }
