@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
-#include "lamina/core/gpu_backend.h"
 #include "lamina/core/math.h"
 #include "lamina/core/status.h"
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
-#include "lamina/core/gpu_backend.h"
 
 namespace lamina {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device/host_device.h"
 
 namespace lamina {
 

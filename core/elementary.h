@@ -22,7 +22,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device/host_device.h"
 
 namespace lamina {
 

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
-#include "lamina/core/gpu_backend.h"
 #include "lamina/core/status.h"
 
 namespace lamina {

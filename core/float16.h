@@ -12,7 +12,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device/host_device.h"
 #include "lamina/core/dtype.h"
 
 namespace lamina {

@@ -20,7 +20,7 @@
 
 #include <cstdint>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device/host_device.h"
 #include "lamina/core/elementary.h"
 
 namespace lamina {

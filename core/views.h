@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device/host_device.h"
 #include "lamina/core/dtype.h"
 
 namespace lamina {

@@ -7,7 +7,7 @@
 #include "lamina/activation/gated_activation/gated_activation_policy.h"
 #include "lamina/activation/row_outputs.h"
 #include "lamina/activation/row_outputs_gpu.h"
-#include "lamina/core/gpu_backend.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/status.h"
 
 namespace lamina {

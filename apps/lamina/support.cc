@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lamina/core/device.h"
-#include "lamina/core/gpu_backend.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/status.h"
 
 namespace lamina::cli {

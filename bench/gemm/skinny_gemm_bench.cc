@@ -10,7 +10,7 @@
 #include "bench/cases.h"
 #include "bench/peers/cublaslt_peer.h"
 #include "bench/support/working_sets.h"
-#include "lamina/core/gpu_backend.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/math.h"
 #include "lamina/gemm/skinny_gemm.h"
 

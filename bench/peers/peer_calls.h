@@ -10,8 +10,8 @@
 #include "bench/peers/row_peers.h"
 #include "bench/support/harness.h"
 #include "lamina/core/buffer.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
-#include "lamina/core/gpu_backend.h"
 
 namespace lamina::bench {
 

@@ -4,9 +4,9 @@
 
 #include "lamina/core/buffer.h"
 #include "lamina/core/copy.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
 #include "lamina/core/event.h"
-#include "lamina/core/gpu_backend.h"
 #include "lamina/core/math.h"
 #include "lamina/core/status.h"
 

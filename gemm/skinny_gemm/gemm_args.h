@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device/host_device.h"
 #include "lamina/core/dtype.h"
 #include "lamina/core/gate.h"
 #include "lamina/quant/quantized_args.h"

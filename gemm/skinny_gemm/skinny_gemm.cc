@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "lamina/core/gpu_backend.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/status.h"
 #include "lamina/gemm/skinny_gemm/skinny_gemm_cpu.h"
 #include "lamina/gemm/skinny_gemm/skinny_gemm_gpu.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "lamina/core/device.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
-#include "lamina/core/gpu_backend.h"
 #include "lamina/core/octet_access.h"
 #include "lamina/core/status.h"
 #include "lamina/gemm/skinny_gemm/general_gemm_policy.h"

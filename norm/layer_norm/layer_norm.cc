@@ -1,6 +1,6 @@
 #include "lamina/norm/layer_norm.h"
 
-#include "lamina/core/gpu_backend.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/status.h"
 #include "lamina/norm/layer_norm/layer_norm_policy.h"
 #include "lamina/norm/norm_gpu.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "lamina/core/gpu_backend.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/status.h"
 #include "lamina/quant/convert_fp8_dialect/convert_fp8_dialect_policy.h"
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "lamina/core/attributes.h"
+#include "lamina/core/device/host_device.h"
 #include "lamina/quant/fp8.h"
 
 namespace lamina {

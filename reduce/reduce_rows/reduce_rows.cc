@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
-#include "lamina/core/gpu_backend.h"
 #include "lamina/core/octet_access.h"
 #include "lamina/core/status.h"
 #include "lamina/reduce/reduce_rows/reduce_rows_args.h"

@@ -17,8 +17,8 @@
 #include "gtest/gtest.h"
 #include "lamina/core/buffer.h"
 #include "lamina/core/copy.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/event.h"
-#include "lamina/core/gpu_backend.h"
 #include "lamina/core/graph.h"
 #include "lamina/core/stream.h"
 

@@ -21,7 +21,6 @@ APPS = ("apps",)
 VENDOR_FOLDERS = ("core/device/", "bench/peers/")
 VENDOR_FILES = (
     "core/launch.cuh",
-    "core/attributes.h",
     "tests/support/pinned_memory_cuda.cc",
     "tests/support/pinned_memory_hip.cc",
 )

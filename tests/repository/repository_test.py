@@ -37,7 +37,7 @@ PLANTED = {
     ),
     "macros": (
         {
-            "core/attributes.h": "#define LAMINA_HD\n",
+            "core/device/host_device.h": "#define LAMINA_HD\n",
             "norm/a.h": "#define LAMINA_FOREST(x) x\n#undef LAMINA_FOREST\n",
             "norm/a.cc": "#define LOCAL 1\n#undef LOCAL\n  #  define LEFT 2\n",
         },
