@@ -34,9 +34,10 @@ constexpr LeanNormBounds BoundsOf(const LeanNormVariant& variant,
       variant.scope == gpu::RowScope::kCluster) {
     return {};
   }
-  if (variant.octets == 1) return {.blocks = gpu::BlocksAUnit(2)};
+  if (variant.octets == 1) return {.blocks = gpu::BlocksAUnit(2, 1024)};
   const bool small = variant.output == LeanOutput::kY && !residual;
-  return {.lanes = gpu::kWideLanes, .blocks = gpu::BlocksAUnit(small ? 3 : 2)};
+  return {.lanes = gpu::kWideLanes,
+          .blocks = gpu::BlocksAUnit(small ? 3 : 2, gpu::kWideLanes)};
 }
 
 template <class T, LeanNormVariant kVariant, bool kResidual>

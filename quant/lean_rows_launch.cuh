@@ -23,7 +23,8 @@ template <class T, std::size_t kIndex>
 inline constexpr LeanRowsBounds kLeanRowsBounds = {
     .lanes = MaxLanes(kLeanRowsVariantAt<kIndex>),
     .blocks = gpu::BlocksAUnit(
-        BlocksAUnit(kLeanRowsVariantAt<kIndex>, DTypeOf<T>::value))};
+        BlocksAUnit(kLeanRowsVariantAt<kIndex>, DTypeOf<T>::value),
+        MaxLanes(kLeanRowsVariantAt<kIndex>))};
 
 // Kernels::Get<index>() is the kernel of a variant, of a source with
 // Kernels::kInputs inputs. plan.blocks() <= MaxBlocks.

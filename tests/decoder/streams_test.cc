@@ -73,15 +73,14 @@ Cases AllCases(uint64_t seed) {
   for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{
            {1, 4096}, {3, 8192}, {2, 16384}, {255, 4096}, {300, 8200}}) {
     Case* const c = add("AddRmsNorm, a scale a row");
-    const RmsNormArgs base{.x = Matrix(c->Input(random, rows * cols), rows,
-                                       cols),
-                           .weight = Vector(c->Input(random, cols), cols)};
+    const RmsNormArgs base{
+        .x = Matrix(c->Input(random, rows * cols), rows, cols),
+        .weight = Vector(c->Input(random, cols), cols)};
     const AddRmsNormArgs args{
         .x = base.x,
         .residual = Matrix(c->Input(random, rows * cols), rows, cols),
-        .residual_out =
-            Matrix(reinterpret_cast<BF16*>(c->Output(rows * cols * 2)), rows,
-                   cols),
+        .residual_out = Matrix(
+            reinterpret_cast<BF16*>(c->Output(rows * cols * 2)), rows, cols),
         .weight = base.weight,
         .quantized = {.codes = codes(c, rows, cols),
                       .scales = PerRow(floats(c, rows)),
@@ -101,9 +100,10 @@ Cases AllCases(uint64_t seed) {
     const int64_t cols = 14336;
     const GatedActivationArgs args{
         .x = Matrix(c->Input(random, rows * 2 * cols), rows, 2 * cols),
-        .quantized = {.codes = codes(c, rows, cols),
-                      .scales = PerBlock(floats(c, rows * cols / 128), cols, 128),
-                      .dynamic = true}};
+        .quantized = {
+            .codes = codes(c, rows, cols),
+            .scales = PerBlock(floats(c, rows * cols / 128), cols, 128),
+            .dynamic = true}};
     c->run = [args](const Stream& stream) {
       return GatedActivation(args, stream);
     };

@@ -23,9 +23,19 @@ inline constexpr bool kClusterChoices[] = {true};
 // RowArch::wide_lanes.
 inline constexpr int kWideLanes = 512;
 
-// Blocks of a kernel that a unit should have registers for: the second of
-// __launch_bounds__.
-constexpr int BlocksAUnit(int blocks) { return blocks; }
+// Lanes that a unit can have.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 870 || \
+                               __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+inline constexpr int kUnitLanes = 1536;
+#else
+inline constexpr int kUnitLanes = 2048;
+#endif
+
+// Blocks of `lanes` lanes that a unit should have registers for, as far as it
+// can have them: the second of __launch_bounds__.
+constexpr int BlocksAUnit(int blocks, int lanes) {
+  return blocks * lanes <= kUnitLanes ? blocks : kUnitLanes / lanes;
+}
 
 struct alignas(16) Bits128 {
   uint32_t word[4];

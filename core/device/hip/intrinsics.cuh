@@ -49,7 +49,7 @@ inline constexpr int kWideLanes = 1024;
 
 // NOTE: HIP's second launch bound counts waves of a SIMD; registers are enough
 // without it.
-constexpr int BlocksAUnit(int) { return 1; }
+constexpr int BlocksAUnit(int, int) { return 1; }
 
 struct alignas(16) Bits128 {
   uint32_t word[4];

@@ -30,7 +30,7 @@ inline constexpr bool kClusterChoices[] = {false, true};
 // RowArch::wide_lanes.
 inline constexpr int kWideLanes = 1024;
 
-constexpr int BlocksAUnit(int blocks) { return blocks; }
+constexpr int BlocksAUnit(int blocks, int) { return blocks; }
 
 struct alignas(16) Bits128 {
   uint32_t word[4];
