@@ -175,6 +175,7 @@ class RingGemm {
     for (int group = 0; group < plan_.groups; ++group) {
       const RingTile tile = Tile(group, consumer % plan_.tiles);
       RingTileSums<kVariant> sums(args_, epilogue, tile);
+      const ResultScales scales = LoadScales(epilogue, tile, consumer);
       for (int step = share; step < args_.steps; step += plan_.shares) {
         sums.LoadScalesAhead(step);
         x_ring_.AwaitFull(x_at);
@@ -189,13 +190,52 @@ class RingGemm {
         x_ring_.Advance(x_at, plan_.shares);
       }
       sums.Join();
-      Finish(epilogue, tile, consumer, sums);
+      Finish(epilogue, tile, consumer, scales, sums);
     }
   }
 
-  // The warpgroups of a tile store its results.
+  // The warpgroups of a tile store its results: a thread those of one column,
+  // of every n-th row.
+  struct Share {
+    int col;
+    int row;   // the first
+    int rows;  // n
+  };
+  __device__ Share ShareOf(const Epilogue& epilogue, int consumer) const {
+    const int thread = consumer / plan_.tiles * 128 + gpu::ThreadIndex() % 128;
+    const int lanes =
+        kRingTileRows / RowsOfColumn(epilogue.gated());  // of a row
+    return {thread % lanes, thread / lanes, 128 * plan_.shares / lanes};
+  }
+
+  // Of the gate's, or the only, and of up's weights; of the first row of x.
+  struct ResultScales {
+    float w[2];
+    float x;
+  };
+  // NOTE: before the stages, or a block would wait for memory once more when it
+  // has all else.
+  __device__ ResultScales LoadScales(const Epilogue& epilogue,
+                                     const RingTile& tile, int consumer) const {
+    ResultScales scales = {{1.0f, 1.0f}, 1.0f};
+    if constexpr (!kVariant.block_scales) {
+      const Share share = ShareOf(epilogue, consumer);
+      // NOTE: what does not exist has the scale of something that does.
+      const int col = share.col < tile.cols ? tile.first_col + share.col : 0;
+      scales.w[0] =
+          ScaleOrOne(args_.gemm.w_scales, epilogue.WeightRow(col, false), 0);
+      if (epilogue.gated()) {
+        scales.w[1] =
+            ScaleOrOne(args_.gemm.w_scales, epilogue.WeightRow(col, true), 0);
+      }
+      scales.x = ScaleOrOne(args_.gemm.x_scales,
+                            Smaller(share.row, args_.gemm.m - 1), 0);
+    }
+    return scales;
+  }
+
   __device__ void Finish(const Epilogue& epilogue, const RingTile& tile,
-                         int consumer,
+                         int consumer, const ResultScales& scales,
                          const RingTileSums<kVariant>& sums) const {
     const int barrier = 1 + consumer % plan_.tiles;
     const int threads = 128 * plan_.shares;
@@ -203,27 +243,29 @@ class RingGemm {
     for (int part = 0; part < kVariant.rows / kExchange; ++part) {
       sums.Put(part, Exchanged(consumer));
       gpu::SyncGroup(barrier, threads);
-      StoreResults(epilogue, tile, consumer, part * kExchange);
+      StoreResults(epilogue, tile, consumer, scales, part * kExchange);
       gpu::SyncGroup(barrier, threads);
     }
   }
 
   __device__ void StoreResults(const Epilogue& epilogue, const RingTile& tile,
-                               int consumer, int first_row) const {
-    const int thread = consumer / plan_.tiles * 128 + gpu::ThreadIndex() % 128;
-    const int lanes =
-        kRingTileRows / RowsOfColumn(epilogue.gated());  // of a row
-    const int col = thread % lanes;
+                               int consumer, const ResultScales& scales,
+                               int first_row) const {
+    const Share share = ShareOf(epilogue, consumer);
+    const int col = share.col;
     if (col >= tile.cols) return;
     const int tile_index = consumer % plan_.tiles;
     const int end = Smaller(kExchange, args_.gemm.m - first_row);
-    for (int row = thread / lanes; row < end;
-         row += 128 * plan_.shares / lanes) {
+    for (int row = share.row; row < end; row += share.rows) {
+      const bool first = first_row + row == share.row;
       const auto sum = [&](bool up) {
         const int tile_row = up ? args_.layout.up_row + col : col;
-        return Scaled(first_row + row,
-                      epilogue.WeightRow(tile.first_col + col, up),
-                      SumOfShares(tile_index, row, tile_row));
+        const float value = SumOfShares(tile_index, row, tile_row);
+        if constexpr (kVariant.block_scales) return value;
+        const float x_scale =
+            first ? scales.x
+                  : ScaleOrOne(args_.gemm.x_scales, first_row + row, 0);
+        return (value * x_scale) * scales.w[up ? 1 : 0];
       };
       if (epilogue.gated()) {
         epilogue.StoreGated(first_row + row, tile.first_col + col, sum(false),
@@ -242,12 +284,6 @@ class RingGemm {
       sum += first[share * plan_.tiles * kExchange * kExchangePitch];
     }
     return sum;
-  }
-
-  __device__ float Scaled(int row, int weight_row, float sum) const {
-    if constexpr (kVariant.block_scales) return sum;
-    return (sum * ScaleOrOne(args_.gemm.x_scales, row, 0)) *
-           ScaleOrOne(args_.gemm.w_scales, weight_row, 0);
   }
 
   const RingGemmArgs& args_;
