@@ -52,6 +52,20 @@ std::optional<RingGemmPlan> PlanOf(
       problem, choice.value_or(SelectRingGemmChoice(problem, arch)), arch);
 }
 
+// Of boxes of `box_rows` rows and a segment.
+gpu::Error MakeMap(const void* base, int64_t pitch, int rows, int k, int bytes,
+                   int box_rows, gpu::TensorMap* map) {
+  return gpu_runtime::MakeTensorMap(
+      {.base = base,
+       .element_bytes = bytes,
+       .cols = k,
+       .rows = rows,
+       .pitch_bytes = rows > 1 ? pitch : RoundUp(int64_t{k} * bytes, 16),
+       .box_cols = kSegmentBytes / bytes,
+       .box_rows = box_rows},
+      map);
+}
+
 }  // namespace
 
 gpu::Error RunRingGemm(const GemmArgs& args, const Stream& stream,
@@ -60,19 +74,16 @@ gpu::Error RunRingGemm(const GemmArgs& args, const Stream& stream,
   if (!plan.has_value()) return gpu::kNoKernel;
   const RingGemmVariant& variant = plan->variant;
   RingGemmArgs ring = MakeRingGemmArgs(args, *plan);
-  const int x_bytes = ActivationBytes(variant.types);
-  const int64_t x_pitch =
-      args.m > 1 ? args.x_pitch : RoundUp(int64_t{args.k} * x_bytes, 16);
-  const gpu::Error error =
-      gpu_runtime::MakeTensorMap({.base = args.x,
-                                  .element_bytes = x_bytes,
-                                  .cols = args.k,
-                                  .rows = args.m,
-                                  .pitch_bytes = x_pitch,
-                                  .box_cols = kSegmentBytes / x_bytes,
-                                  .box_rows = variant.rows},
-                                 &ring.x_map);
-  if (!error.ok()) return error;
+  const gpu::Error x_error =
+      MakeMap(args.x, args.x_pitch, args.m, args.k,
+              ActivationBytes(variant.types), variant.rows, &ring.x_map);
+  if (!x_error.ok()) return x_error;
+  if (plan->tensor_copies) {
+    const gpu::Error w_error =
+        MakeMap(args.w, args.w_pitch, args.n, args.k,
+                WeightBytes(variant.types), plan->tile_cols, &ring.w_map);
+    if (!w_error.ok()) return w_error;
+  }
   return LaunchRingGemm(ring, TargetOf(stream));
 }
 

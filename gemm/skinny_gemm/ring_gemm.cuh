@@ -8,7 +8,8 @@
 // rows of w, so that a stage of x serves `tiles` stages of w. w is the 64-row
 // operand of wgmma, x the other.
 //
-//   3 waves        w -> ring of stages: a tile x 512 bytes of K, by cp.async
+//   3 waves        w -> ring of stages: a tile x 512 bytes of K, by cp.async;
+//                  tiles of few rows by TMA
 //   1 wave         x -> ring of stages: all rows, that part of K, by TMA
 //   2, 4 warpgroups  take the stages of w in turn: warpgroup i has tile
 //                    i % tiles of the group, every shares-th stage along K
@@ -60,7 +61,13 @@ class RingGemm {
     } else {
       if constexpr (kTakesRegisters) gpu::GiveRegisters<56>();
       if (wave < computing_waves + kWeightThreads / 32) {
-        LoadWeights(gpu::ThreadIndex() - 32 * computing_waves);
+        if (!plan_.tensor_copies) {
+          LoadWeights(gpu::ThreadIndex() - 32 * computing_waves);
+        } else if (wave == computing_waves) {
+          LoadWeightBoxes();
+        } else {
+          gpu::BlockSync();
+        }
       } else {
         LoadActivations();
       }
@@ -100,7 +107,7 @@ class RingGemm {
 
   __device__ void InitRings() const {
     if (!gpu::ElectOne()) return;
-    w_ring_.Init(kWeightThreads, 4);
+    w_ring_.Init(plan_.tensor_copies ? 1 : kWeightThreads, 4);
     x_ring_.Init(1, 4 * plan_.tiles);
     gpu::PublishPhasers();
   }
@@ -137,6 +144,34 @@ class RingGemm {
           cols -= plan_.tile_cols;
         }
         from_step += kStepBytes;
+      }
+    }
+  }
+
+  // The same by boxes. Columns past a tile come along, to rows nobody uses.
+  __device__ void LoadWeightBoxes() const {
+    const bool elected = gpu::ElectOne();
+    if (elected) gpu::PrefetchTensorMap(&args_.w_map);
+    gpu::BlockSync();
+    if (!elected) return;
+    constexpr int kSegments = StageSegments(kVariant);
+    constexpr int kBoxCols = kSegmentBytes / WeightBytes(kVariant.types);
+    gpu::Ring::Place at;
+    for (int group = 0; group < plan_.groups; ++group) {
+      for (int step = 0; step < args_.steps; ++step) {
+        for (int tile = 0; tile < plan_.tiles; ++tile) {
+          w_ring_.AwaitEmpty(at);
+          gpu::ArriveExpecting(w_ring_.full(at),
+                               plan_.tile_cols * kSegmentBytes * kSegments);
+#pragma unroll
+          for (int segment = 0; segment < kSegments; ++segment) {
+            gpu::CopyTensor2D(
+                WeightStage(at) + segment * args_.layout.segment_bytes,
+                &args_.w_map, (step * kSegments + segment) * kBoxCols,
+                Tile(group, tile).first_col, w_ring_.full(at));
+          }
+          w_ring_.Advance(at);
+        }
       }
     }
   }

@@ -82,6 +82,8 @@ struct RingGemmPlan {
   int tile_cols = 0;  // of y, a tile
   int stages = 0;     // of w: a multiple of consumers
   int x_stages = 0;   // a multiple of shares
+  // w by boxes of whole tiles, which one thread asks for.
+  bool tensor_copies = false;
 
   friend constexpr bool operator==(const RingGemmPlan&,
                                    const RingGemmPlan&) = default;
@@ -142,6 +144,7 @@ constexpr RingGemmRows RowsOf(const GemmArgs& gemm) {
 
 struct RingGemmArgs {
   gpu::TensorMap x_map = {};  // boxes of variant.rows rows and 128 bytes
+  gpu::TensorMap w_map = {};  // with tensor_copies: of tile_cols rows
   GemmArgs gemm = {};
   RingGemmPlan plan = {};
   RingGemmLayout layout = {};

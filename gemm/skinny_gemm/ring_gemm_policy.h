@@ -33,6 +33,7 @@ struct RingGemmChoice {
   int tiles = 1;
   int64_t ring_bytes = 0;    // stages of w, at most
   int64_t x_ring_bytes = 0;  // of x
+  bool tensor_copies = false;
 };
 
 constexpr RingGemmVariant RingGemmVariantFor(const RingGemmProblem& problem) {
@@ -73,6 +74,10 @@ constexpr bool WantsShares(const RingGemmVariant& variant, int64_t rows,
          row_bytes <= 8192 && rows * row_bytes < int64_t{200} << 20;
 }
 
+// Most columns of a tile that copies of whole tiles bring sooner than those of
+// many threads, whose cost is that of a stage. Prototype, H200, 2026-11-29.
+inline constexpr int64_t kTensorCols = 24;
+
 // Largest multiple of `step` up to `most`, at least one step.
 constexpr int StagesIn(int64_t most, int step) {
   return static_cast<int>(most < step ? step : most / step * step);
@@ -99,6 +104,9 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
          rows > least_blocks * choice.tiles * kRingTileRows) {
     choice.tiles *= 2;
   }
+  choice.tensor_copies =
+      !problem.gated &&
+      problem.cols <= choice.blocks * ring_internal::kTensorCols;
   if (problem.overlap && rows * problem.k * WeightBytes(problem.types) <
                              ring_internal::kSpareUnitsBytes) {
     choice.blocks = least_blocks;
@@ -112,13 +120,15 @@ constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
     const RingGemmProblem& problem, const RingGemmChoice& choice,
     const RingArch& arch) {
   if (problem.m < 1 || problem.m > 64 || problem.cols < 1 || problem.k < 1 ||
-      problem.cols >= 1 << 29 || problem.k >= 1 << 28) {
+      problem.cols >= 1 << 29 || problem.k >= 1 << 28 ||
+      (choice.tensor_copies && problem.gated)) {
     return std::nullopt;
   }
   RingGemmPlan plan = {.variant = RingGemmVariantFor(problem),
                        .consumers = choice.consumers,
                        .tiles = choice.tiles,
-                       .shares = choice.consumers / choice.tiles};
+                       .shares = choice.consumers / choice.tiles,
+                       .tensor_copies = choice.tensor_copies};
   const int64_t blocks =
       choice.blocks < problem.cols ? choice.blocks : problem.cols;
   plan.blocks = static_cast<int>(blocks);
@@ -158,7 +168,7 @@ constexpr std::optional<RingGemmPlan> SelectRingGemmPlan(
   return MakeRingGemmPlan(problem, SelectRingGemmChoice(problem, arch), arch);
 }
 
-// All but the map of x.
+// All but the maps.
 constexpr RingGemmArgs MakeRingGemmArgs(const GemmArgs& gemm,
                                         const RingGemmPlan& plan) {
   RingGemmArgs args;
