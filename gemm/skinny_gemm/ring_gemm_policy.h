@@ -64,19 +64,31 @@ constexpr int64_t ActivationRingBytes(int rows) {
 inline constexpr int64_t kSpareUnitsBytes = int64_t{40} << 20;
 inline constexpr int kSpareUnits = 4;
 
-// Whether the shares of K of a tile bring more than x that several tiles use
-// at once: H200, 2026-11-30, 2 to 4 % at 8 rows of x (28672 x 4096, 10240 x
-// 8192, 16384 x 2048 FP8), a loss at 16 rows, 16 KiB of K or 218 MB.
-constexpr bool WantsShares(const RingGemmVariant& variant, int64_t rows,
-                           int64_t k) {
-  const int64_t row_bytes = k * WeightBytes(variant.types);
-  return variant.rows == 8 && variant.types != RingTypes::kF8BF16 &&
-         row_bytes <= 8192 && rows * row_bytes < int64_t{200} << 20;
+// Whether copies of whole tiles bring w sooner than those of many threads,
+// whose cost is that of a stage. H200, 2026-11-30: -27 % for 2304 x 16384 FP8
+// at 8 rows of x, -3 to -10 % for 4096 x 14336, -7 % for 13312 x 16384 at 64
+// rows, -11 % for its widened weights; a loss of 2 to 6 % elsewhere.
+constexpr bool WantsTensorCopies(const RingGemmVariant& variant, int64_t cols,
+                                 int64_t k, int64_t blocks) {
+  const bool long_rows = k >= 8192;
+  const bool few_cols = cols <= blocks * 24;
+  const bool some_cols = cols <= blocks * 32;
+  if (variant.types == RingTypes::kF8BF16) {
+    return variant.rows <= 16 ? some_cols || long_rows
+                              : !some_cols && long_rows;
+  }
+  switch (variant.rows) {
+    case 8:
+      return some_cols;
+    case 16:
+      return few_cols ||
+             (some_cols && long_rows && variant.types == RingTypes::kF8);
+    case 32:
+      return few_cols;
+    default:
+      return long_rows;
+  }
 }
-
-// Most columns of a tile that copies of whole tiles bring sooner than those of
-// many threads, whose cost is that of a stage. Prototype, H200, 2026-11-29.
-inline constexpr int64_t kTensorCols = 24;
 
 // Largest multiple of `step` up to `most`, at least one step.
 constexpr int StagesIn(int64_t most, int step) {
@@ -99,14 +111,13 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
   const int64_t least_blocks = arch.units > 8 * ring_internal::kSpareUnits
                                    ? arch.units - ring_internal::kSpareUnits
                                    : arch.units;
-  while (!ring_internal::WantsShares(variant, rows, problem.k) &&
-         choice.tiles < choice.consumers &&
+  while (choice.tiles < choice.consumers &&
          rows > least_blocks * choice.tiles * kRingTileRows) {
     choice.tiles *= 2;
   }
   choice.tensor_copies =
-      !problem.gated &&
-      problem.cols <= choice.blocks * ring_internal::kTensorCols;
+      !problem.gated && ring_internal::WantsTensorCopies(variant, problem.cols,
+                                                         problem.k, arch.units);
   if (problem.overlap && rows * problem.k * WeightBytes(problem.types) <
                              ring_internal::kSpareUnitsBytes) {
     choice.blocks = least_blocks;

@@ -79,13 +79,17 @@ TEST(RingGemmPolicy, LeavesUnitsForTheNextSmallKernel) {
   EXPECT_EQ(SelectRingGemmPlan(chained, kH200)->blocks, 132);
 }
 
-TEST(RingGemmPolicy, FewRowsOfXRatherShareK) {
-  const auto tiles = [](const RingGemmProblem& problem) {
-    return SelectRingGemmPlan(problem, kH200)->tiles;
+TEST(RingGemmPolicy, BoxesWhereStagesAreManyOrSmall) {
+  const auto boxes = [](const RingGemmProblem& problem) {
+    return SelectRingGemmPlan(problem, kH200)->tensor_copies;
   };
-  EXPECT_EQ(tiles({.m = 8, .cols = 28672, .k = 4096}), 1);
-  EXPECT_EQ(tiles({.m = 8, .cols = 13312, .k = 16384}), 2);
-  EXPECT_EQ(tiles({.m = 8, .cols = 57344, .k = 8192}), 4);
+  EXPECT_TRUE(boxes({.m = 8, .cols = 2304, .k = 16384}));
+  EXPECT_FALSE(boxes({.m = 8, .cols = 2304, .k = 16384, .gated = true}));
+  EXPECT_TRUE(boxes({.m = 8, .cols = 4096, .k = 14336}));
+  EXPECT_FALSE(boxes({.m = 8, .cols = 6144, .k = 4096}));
+  EXPECT_FALSE(boxes({.m = 32, .cols = 4096, .k = 14336}));
+  EXPECT_TRUE(boxes({.m = 64, .cols = 4096, .k = 14336}));
+  EXPECT_FALSE(boxes({.m = 64, .cols = 28672, .k = 4096}));
 }
 
 // Otherwise its bits would.
