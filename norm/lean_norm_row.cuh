@@ -62,7 +62,7 @@ class LeanNormRow {
     }
     float scale = 1.0f;
     if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
-    if (!args_.late_dependents) gpu::AllowDependents();
+    if (kVariant.many_rows || !args_.late_dependents) gpu::AllowDependents();
     gpu::WaitForPredecessor();
 
     uint32_t row = static_cast<uint32_t>(lanes_.row());
@@ -190,7 +190,7 @@ class LeanNormRow {
     }
     const float mean = gpu::Divide(lanes_.AddChunkSums(0.0f, chunks, slot),
                                    static_cast<float>(args_.cols));
-    if (args_.late_dependents) gpu::AllowDependents();
+    if (!kVariant.many_rows && args_.late_dependents) gpu::AllowDependents();
     const float rstd = gpu::Divide(1.0f, gpu::SquareRoot(mean + args_.epsilon));
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {

@@ -135,12 +135,13 @@ class RowLanes {
       Publish(partial + lane_ / kChunkLanes,
               WaveReduce<kWave>(value, kChunkLanes, combine));
       Sync();
-      if (groups() <= 16) {
+      if constexpr (kScope == RowScope::kBlock) {
         value = partial[0];
 #pragma unroll 4
         for (int i = 1; i < groups(); ++i) value = combine(value, partial[i]);
         return value;
       }
+      // A cluster has up to 256 of them.
       const int lane = ThreadIndex() % kChunkLanes;
       value = partial[lane < groups() ? lane : 0];
 #pragma unroll 4
