@@ -14,6 +14,15 @@
 #include "tests/support/quantize_reference.h"
 #include "tests/support/test_device.h"
 
+namespace lamina::gemm_internal {
+
+// NOTE: weak, for builds without a GPU have none, and skip every test below.
+__attribute__((weak)) absl::Status SkinnyGemmGpu(const SkinnyGemmArgs& args,
+                                                 const Stream& stream,
+                                                 const SkinnyGemmGpuPlan& plan);
+
+}  // namespace lamina::gemm_internal
+
 namespace lamina {
 namespace {
 
