@@ -11,6 +11,9 @@
 namespace lamina::norm_internal {
 namespace {
 
+using quant_internal::IsLean;
+using quant_internal::LeanPitch;
+
 NormArgs ToArgs(const NormProblem& problem) {
   return {.x = problem.x,
           .residual = {},
@@ -28,15 +31,6 @@ bool MovesOctets(const NormArgs& args, const ConstMatrixView& codes) {
   return MovesOctets(args.x) && MovesOctets(args.residual) &&
          MovesOctets(args.residual_out) && MovesOctets(args.weight) &&
          MovesOctets(args.bias) && MovesOctets(args.y) && MovesOctets(codes);
-}
-
-// A flat matrix whose rows are less than 4 GiB apart.
-bool IsLean(const ConstMatrixView& view) {
-  return view.batch == 1 && BytesFor(view.dtype, view.row_stride) < 1LL << 32;
-}
-
-uint32_t Pitch(const ConstMatrixView& view) {
-  return static_cast<uint32_t>(BytesFor(view.dtype, view.row_stride));
 }
 
 // The arguments of the lean kernels when the case is theirs. All operands can
@@ -64,10 +58,10 @@ std::optional<LeanNormArgs> ToLeanArgs(const NormArgs& args, LeanOutput output,
                       .weight = args.weight.data,
                       .out = out.data,
                       .scales = static_cast<float*>(quantized.scales.data),
-                      .x_pitch = Pitch(x),
-                      .residual_pitch = Pitch(residual),
-                      .residual_out_pitch = Pitch(residual_out),
-                      .out_pitch = Pitch(out),
+                      .x_pitch = LeanPitch(x),
+                      .residual_pitch = LeanPitch(residual),
+                      .residual_out_pitch = LeanPitch(residual_out),
+                      .out_pitch = LeanPitch(out),
                       .rows = static_cast<uint32_t>(args.x.total_rows()),
                       .cols = static_cast<int32_t>(args.x.cols),
                       .epsilon = args.epsilon,

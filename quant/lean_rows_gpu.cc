@@ -7,16 +7,15 @@ namespace {
 
 bool FitsUint32(int64_t value) { return value >= 0 && value < 1LL << 32; }
 
-// A flat matrix whose rows are less than 4 GiB apart.
+}  // namespace
+
 bool IsLean(const ConstMatrixView& view) {
   return view.batch == 1 && FitsUint32(BytesFor(view.dtype, view.row_stride));
 }
 
-uint32_t Pitch(const ConstMatrixView& view) {
+uint32_t LeanPitch(const ConstMatrixView& view) {
   return static_cast<uint32_t>(BytesFor(view.dtype, view.row_stride));
 }
-
-}  // namespace
 
 std::optional<LeanOutput> LeanOutputOf(const MatrixView& y,
                                        const QuantizedArgs& quantized) {
@@ -67,8 +66,8 @@ std::optional<LeanRowsCall> SelectLeanRows(const LeanRowsInput& input,
                .up = input.up,
                .out = out.data,
                .scales = static_cast<float*>(scales.data),
-               .x_pitch = Pitch(x),
-               .out_pitch = Pitch(out),
+               .x_pitch = LeanPitch(x),
+               .out_pitch = LeanPitch(out),
                .rows = static_cast<uint32_t>(x.rows),
                .cols = static_cast<int32_t>(input.cols),
                .qmax = quantized.qmax,

@@ -16,6 +16,10 @@ namespace lamina::quant_internal {
 std::optional<LeanOutput> LeanOutputOf(const MatrixView& y,
                                        const QuantizedArgs& quantized);
 
+// A flat matrix whose rows are less than 4 GiB apart, and these bytes.
+bool IsLean(const ConstMatrixView& view);
+uint32_t LeanPitch(const ConstMatrixView& view);
+
 struct LeanRowsInput {
   ConstMatrixView x;            // flattened; its data and columns are not read
   const void* first = nullptr;  // element of row 0 for column 0 of the results
