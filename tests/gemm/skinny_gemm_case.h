@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -201,5 +202,28 @@ class GemmCase {
   GuardedMatrix x, w, bias, residual, y, codes;
   OwnedScales x_scales, w_scales, code_scales;
 };
+
+template <class T>
+bool SameBits(T a, T b) {
+  return __builtin_memcmp(&a, &b, sizeof(T)) == 0 ||
+         (std::isnan(ToFloat(a)) && std::isnan(ToFloat(b)));
+}
+
+// y holds round_T of the values.
+inline void ExpectY(const ConstMatrixView& y,
+                    const std::vector<float>& values) {
+  Dispatch(gemm_internal::YTable{}, std::array{y.dtype},
+           [&]<class Y>(Types<Y>) {
+             for (int64_t r = 0; r < y.rows; ++r) {
+               for (int64_t c = 0; c < y.cols; ++c) {
+                 const float want = values[static_cast<size_t>(r * y.cols + c)];
+                 const Y got = y.Row<Y>(r)[c];
+                 ASSERT_TRUE(SameBits(got, FromFloat<Y>(want)))
+                     << std::hexfloat << "row " << r << " col " << c << ": "
+                     << ToFloat(got) << ", want " << want;
+               }
+             }
+           });
+}
 
 }  // namespace lamina::testing

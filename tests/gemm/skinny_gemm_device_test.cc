@@ -25,8 +25,10 @@ namespace {
 using gemm_internal::WTable;
 using gemm_internal::XTable;
 using gemm_internal::YTable;
+using testing::ExpectY;
 using testing::GemmCase;
 using testing::GemmSpec;
+using testing::SameBits;
 using testing::SumRule;
 
 constexpr auto kTensor = ScaleGranularity::kPerTensor;
@@ -36,27 +38,6 @@ constexpr auto kTile = ScaleGranularity::kPerTile;
 
 SumRule RuleOfDevice() {
   return testing::OnCpu() ? SumRule::kCpu : SumRule::kGpu;
-}
-
-template <class T>
-bool SameBits(T a, T b) {
-  return __builtin_memcmp(&a, &b, sizeof(T)) == 0 ||
-         (std::isnan(ToFloat(a)) && std::isnan(ToFloat(b)));
-}
-
-// y holds round_T of the values.
-void ExpectY(const ConstMatrixView& y, const std::vector<float>& values) {
-  Dispatch(YTable{}, std::array{y.dtype}, [&]<class Y>(Types<Y>) {
-    for (int64_t r = 0; r < y.rows; ++r) {
-      for (int64_t c = 0; c < y.cols; ++c) {
-        const float want = values[static_cast<size_t>(r * y.cols + c)];
-        const Y got = y.Row<Y>(r)[c];
-        ASSERT_TRUE(SameBits(got, FromFloat<Y>(want)))
-            << std::hexfloat << "row " << r << " col " << c << ": "
-            << ToFloat(got) << ", want " << want;
-      }
-    }
-  });
 }
 
 ::testing::Message Describe(const GemmSpec& spec) {

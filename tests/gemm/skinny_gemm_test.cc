@@ -23,36 +23,17 @@ namespace {
 using gemm_internal::WTable;
 using gemm_internal::XTable;
 using gemm_internal::YTable;
+using testing::ExpectY;
 using testing::ForEachTarget;
 using testing::GemmCase;
 using testing::GemmSpec;
 using testing::GuardedMatrix;
+using testing::SameBits;
 
 constexpr auto kTensor = ScaleGranularity::kPerTensor;
 constexpr auto kRow = ScaleGranularity::kPerRow;
 constexpr auto kBlock = ScaleGranularity::kPerBlock;
 constexpr auto kTile = ScaleGranularity::kPerTile;
-
-template <class T>
-bool SameBits(T a, T b) {
-  return __builtin_memcmp(&a, &b, sizeof(T)) == 0 ||
-         (std::isnan(ToFloat(a)) && std::isnan(ToFloat(b)));
-}
-
-// y holds round_T of the values.
-void ExpectY(const ConstMatrixView& y, const std::vector<float>& values) {
-  Dispatch(YTable{}, std::array{y.dtype}, [&]<class Y>(Types<Y>) {
-    for (int64_t r = 0; r < y.rows; ++r) {
-      for (int64_t c = 0; c < y.cols; ++c) {
-        const float want = values[static_cast<size_t>(r * y.cols + c)];
-        const Y got = y.Row<Y>(r)[c];
-        ASSERT_TRUE(SameBits(got, FromFloat<Y>(want)))
-            << std::hexfloat << "row " << r << " col " << c << ": "
-            << ToFloat(got) << ", want " << want;
-      }
-    }
-  });
-}
 
 void ExpectEqualsModel(const GemmSpec& spec, int threads = 2) {
   SCOPED_TRACE(::testing::Message()
