@@ -1,8 +1,7 @@
-// SkinnyGemm against the scalar model of its rule, on every SIMD target.
+// SkinnyGemm on the CPU against the scalar model of its rule, on every SIMD
+// target: what skinny_gemm_device_test.cc does not ask of every device.
 
 #include "lamina/gemm/skinny_gemm.h"
-
-#include <sys/mman.h>
 
 #include <bit>
 #include <cmath>
@@ -12,9 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "lamina/gemm/skinny_gemm/skinny_gemm_cpu.h"
-#include "tests/gemm/skinny_gemm_case.h"
-#include "tests/gemm/skinny_gemm_reference.h"
-#include "tests/support/quantize_reference.h"
+#include "tests/gemm/skinny_gemm_checks.h"
 #include "tests/support/targets.h"
 
 namespace lamina {
@@ -23,11 +20,11 @@ namespace {
 using gemm_internal::WTable;
 using gemm_internal::XTable;
 using gemm_internal::YTable;
+using testing::ExpectEqualsModel;
 using testing::ExpectY;
 using testing::ForEachTarget;
 using testing::GemmCase;
 using testing::GemmSpec;
-using testing::GuardedMatrix;
 using testing::SameBits;
 
 constexpr auto kTensor = ScaleGranularity::kPerTensor;
@@ -35,36 +32,7 @@ constexpr auto kRow = ScaleGranularity::kPerRow;
 constexpr auto kBlock = ScaleGranularity::kPerBlock;
 constexpr auto kTile = ScaleGranularity::kPerTile;
 
-void ExpectEqualsModel(const GemmSpec& spec, int threads = 2) {
-  SCOPED_TRACE(::testing::Message()
-               << "m " << spec.m << " n " << spec.n << " k " << spec.k << " x "
-               << Name(spec.x) << " w " << Name(spec.w) << " y " << Name(spec.y)
-               << " threads " << threads << " pad " << spec.pad << " offset "
-               << spec.offset);
-  GemmCase test(spec);
-  if (spec.in_place) testing::FillNormal(test.random, test.y);
-  const std::vector<float> want = testing::SkinnyGemmReference(test.Args());
-  const absl::Status status = test.Run(threads);
-  ASSERT_TRUE(status.ok()) << status.ToString();
-  if (!spec.no_y) ExpectY(test.y.view(), want);
-  if (!spec.codes) return;
-  GemmCase model(spec);
-  testing::QuantizeReference(want, spec.y, model.Args().quantized);
-  for (int64_t r = 0; r < spec.m; ++r) {
-    for (int64_t c = 0; c < spec.out_cols(); ++c) {
-      ASSERT_EQ(test.codes.At<uint8_t>(r, c), model.codes.At<uint8_t>(r, c))
-          << "code of row " << r << " col " << c;
-    }
-    const ScaleView got = test.code_scales.view();
-    const ScaleView scale = model.code_scales.view();
-    ASSERT_EQ(LoadScale(got, r, 0), LoadScale(scale, r, 0));
-    ASSERT_EQ(LoadScale(got, r, spec.out_cols() - 1),
-              LoadScale(scale, r, spec.out_cols() - 1));
-  }
-}
-
-// ---- Types and scales
-// ----------------------------------------------------------
+// ---- Types and scales -------------------------------------------------------
 
 template <class Row>
 class SkinnyGemmTypes : public ::testing::Test {};
@@ -244,93 +212,7 @@ TYPED_TEST(SkinnyGemmTypes, ActivationsAtTheEdgesOfTheWindow) {
   });
 }
 
-// ---- Epilogues
-// -----------------------------------------------------------------
-
-TEST(SkinnyGemm, EveryGate) {
-  ForEachTarget([&] {
-    for (int layout = 0; layout < kNumGateLayouts; ++layout) {
-      for (int kind = 0; kind <= kNumActivationKinds; ++kind) {
-        GateSpec gate{.layout = static_cast<GateLayout>(layout)};
-        if (kind == kNumActivationKinds) {
-          gate.clamped = true;
-        } else {
-          gate.kind = static_cast<ActivationKind>(kind);
-        }
-        for (const int64_t m : {1, 3, 9}) {
-          for (const int64_t n : {2, 130, 278}) {
-            ExpectEqualsModel({.m = m,
-                               .n = n,
-                               .k = 50,
-                               .w = DType::kF8E4M3Fn,
-                               .w_scales = kRow,
-                               .bias = DType::kBF16,
-                               .gate = gate});
-          }
-        }
-      }
-    }
-  });
-}
-
-TEST(SkinnyGemm, BiasAndResidual) {
-  ForEachTarget([&] {
-    for (const DType y : {DType::kF32, DType::kF16, DType::kBF16}) {
-      for (const std::optional<DType> bias :
-           {std::optional<DType>(), std::optional(DType::kF32),
-            std::optional(y)}) {
-        for (const int residual : {0, 1, 2}) {
-          for (const bool gated : {false, true}) {
-            for (const int64_t m : {1, 6}) {
-              GemmSpec spec{.m = m,
-                            .n = 150,
-                            .k = 40,
-                            .y = y,
-                            .bias = bias,
-                            .residual = residual == 1,
-                            .in_place = residual == 2,
-                            .pad = 3};
-              if (gated) spec.gate = GateSpec{};
-              ExpectEqualsModel(spec);
-            }
-          }
-        }
-      }
-    }
-  });
-}
-
-TEST(SkinnyGemm, QuantizedOutput) {
-  ForEachTarget([&] {
-    for (const DType codes :
-         {DType::kF8E4M3Fn, DType::kF8E5M2, DType::kF8E4M3Fnuz,
-          DType::kF8E5M2Fnuz, DType::kI8}) {
-      for (const auto granularity : {kTensor, kRow, kBlock, kTile}) {
-        for (const bool dynamic : {false, true}) {
-          if (dynamic && (granularity == kTensor || granularity == kTile)) {
-            continue;
-          }
-          for (const bool gated : {false, true}) {
-            GemmSpec spec{.m = gated ? 7 : 2,
-                          .n = 300,
-                          .k = 33,
-                          .residual = gated,
-                          .codes = codes,
-                          .code_scales = granularity,
-                          .dynamic = dynamic,
-                          .no_y = gated,
-                          .pad = 1};
-            if (gated) spec.gate = GateSpec{};
-            ExpectEqualsModel(spec);
-          }
-        }
-      }
-    }
-  });
-}
-
-// ---- Shapes, strides, alignment
-// --------------------------------------------------
+// ---- Shapes, strides, alignment ---------------------------------------------
 
 TEST(SkinnyGemm, EveryNumberOfRows) {
   ForEachTarget([&] {
@@ -399,71 +281,7 @@ TEST(SkinnyGemm, EveryAlignmentAndPitch) {
   });
 }
 
-TEST(SkinnyGemm, OffsetsBeyond32Bits) {
-  // Two rows 2^31 + 3 elements apart in memory that is never backed.
-  constexpr int64_t kStride = (int64_t{1} << 31) + 3;
-  constexpr int64_t kBytes = (kStride + 64) * 2;
-  const auto reserve = [] {
-    void* p = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : static_cast<BF16*>(p);
-  };
-  std::array<BF16*, 4> data{reserve(), reserve(), reserve(), reserve()};
-  for (BF16* p : data) {
-    if (p == nullptr) GTEST_SKIP() << "no 4 GiB of address space";
-  }
-  const int64_t k = 24;
-  testing::Random random(3);
-  for (const int64_t row : {0, 1}) {
-    for (int64_t i = 0; i < k; ++i) {
-      for (BF16* p : data) {
-        p[row * kStride + i] = FromFloat<BF16>(random.Normal());
-      }
-    }
-  }
-  const SkinnyGemmProblem problem{.m = 2, .n = 2, .k = k};
-  std::vector<char> workspace(static_cast<size_t>(
-      *SkinnyGemmWorkspaceBytes(problem, GetDeviceInfo({}), 1)));
-  const SkinnyGemmArgs args{
-      .x = Matrix<const BF16>(data[0], 2, k, kStride),
-      .w = Matrix<const BF16>(data[1], 2, k, kStride),
-      .residual = Matrix<const BF16>(data[2], 2, 2, kStride),
-      .y = Matrix(data[3], 2, 2, kStride),
-      .workspace = workspace.data(),
-      .workspace_bytes = static_cast<int64_t>(workspace.size())};
-  const auto want = testing::SkinnyGemmReference(args);
-  const absl::Status status = SkinnyGemm(args, Stream::Cpu(1));
-  EXPECT_TRUE(status.ok()) << status.ToString();
-  ExpectY(args.y, want);
-  for (BF16* p : data) munmap(p, kBytes);
-}
-
-TEST(SkinnyGemm, EmptyProblems) {
-  ForEachTarget([&] {
-    for (const int64_t m : {1, 5}) {
-      // k = 0: the bias, whatever the scales.
-      GemmSpec spec{.m = m,
-                    .n = 20,
-                    .k = 0,
-                    .x = DType::kF8E4M3Fn,
-                    .w = DType::kF8E4M3Fn,
-                    .x_scales = kTensor,
-                    .w_scales = kTensor,
-                    .bias = DType::kF32};
-      ExpectEqualsModel(spec);
-      GemmCase with_nan(spec);
-      static_cast<float*>(with_nan.w_scales.view().data)[0] = std::nanf("");
-      const auto want = testing::SkinnyGemmReference(with_nan.Args());
-      ASSERT_FALSE(std::isnan(want[0]));
-      ASSERT_TRUE(with_nan.Run().ok());
-      ExpectY(with_nan.y.view(), want);
-      ExpectEqualsModel({.m = m, .n = 20, .k = 0});
-      ExpectEqualsModel({.m = m, .n = 0, .k = 20});
-    }
-    ExpectEqualsModel({.m = 0, .n = 20, .k = 20});
-    ExpectEqualsModel({.m = 0, .n = 20, .k = 20, .codes = DType::kI8});
-  });
-  // No rows: not even a workspace is asked for.
+TEST(SkinnyGemm, NoRowsNeedNoWorkspace) {
   const std::vector<BF16> w(4);
   const absl::Status status =
       SkinnyGemm({.x = {.dtype = DType::kBF16, .cols = 4},
@@ -473,8 +291,7 @@ TEST(SkinnyGemm, EmptyProblems) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
-// ---- What a row does not depend on
-// -------------------------------------------------
+// ---- What a row does not depend on ------------------------------------------
 
 TEST(SkinnyGemm, ARowDoesNotDependOnTheOthers) {
   for (const DType w : {DType::kBF16, DType::kF8E4M3Fn}) {
@@ -569,8 +386,7 @@ TEST(SkinnyGemm, TwoHostThreads) {
   EXPECT_EQ(differences[1], 0);
 }
 
-// ---- Accuracy and the plan
-// ---------------------------------------------------------
+// ---- Accuracy and the plan --------------------------------------------------
 
 TEST(SkinnyGemm, IsCloseToDouble) {
   for (const DType w : {DType::kBF16, DType::kF8E4M3Fn}) {
