@@ -43,6 +43,8 @@ namespace lamina {
 //     m = max(m, m')
 //   y = round_T(o / l), for an FP8 cache round_T((o / l) * v_scale).
 //
+// The same bits on a GPU, but that a NaN is any NaN.
+//
 // So chunks may be computed anywhere and at any time: the result does not
 // depend on the number of threads, on how the work is split, on pages, nor on
 // the other tokens of the call (batch-invariant, deterministic). Keys and
@@ -57,8 +59,8 @@ namespace lamina {
 // Types       q f32, f16, bf16, y the same; cache f32, f16, bf16, FP8, in any
 //             combination.
 // Aliasing    y overlaps neither q nor the cache.
-// Workspace   DecodeAttentionWorkspaceBytes, contents irrelevant before and
-//             after; 0 on the CPU.
+// Workspace   DecodeAttentionWorkspaceBytes, any alignment, contents irrelevant
+//             before and after; 0 on the CPU.
 // Errors      InvalidArgument; Unimplemented for other types or a larger
 //             head_dim. On the CPU a sequence id, position or page index out
 //             of bounds is InvalidArgument and names the token, and scales

@@ -58,7 +58,8 @@ struct RopeFrequencies {
 //   y0 = x0 * c - x1 * s        each product rounded to fp32, then one
 //   y1 = x1 * c + x0 * s        subtraction or addition; one rounding to T
 //
-// Columns [rotary_dim, head_dim) are copied, bit for bit.
+// Columns [rotary_dim, head_dim) are copied, bit for bit. The same bits on
+// every backend, but that a NaN is any NaN on a GPU.
 //
 // Shapes      x, y [tokens, heads, head_dim], any strides (a slice of a fused
 //             qkv row has batch_stride = the pitch of that row); table

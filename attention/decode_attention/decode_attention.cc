@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "lamina/attention/decode_attention/decode_attention_cpu.h"
+#include "lamina/attention/decode_attention/decode_attention_gpu.h"
 #include "lamina/attention/decode_attention/decode_attention_policy.h"
+#include "lamina/core/device/built_backends.h"
 #include "lamina/core/math.h"
 #include "lamina/core/parallel.h"
 #include "lamina/core/status.h"
@@ -84,18 +86,20 @@ absl::Status Validate(const DecodeAttentionArgs& args) {
   return CheckNonNegative(kOp, "workspace_bytes", args.workspace_bytes);
 }
 
+float ScaleOf(const DecodeAttentionArgs& args) {
+  if (args.scale != 0.0f) return args.scale;
+  return static_cast<float>(
+      1.0 / std::sqrt(static_cast<double>(args.cache.head_dim)));
+}
+
 AttentionPlan MakePlan(const DecodeAttentionArgs& args) {
   const int64_t head_dim = args.cache.head_dim;
-  const float scale =
-      args.scale != 0.0f
-          ? args.scale
-          : static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
   const float k_scale =
       args.cache.k_scale == nullptr ? 1.0f : *args.cache.k_scale;
   return {.args = args,
           .group = args.q.rows / args.cache.kv_heads,
           .padded_dim = RoundUp(head_dim, kDotSlots),
-          .factor = scale * k_scale};
+          .factor = ScaleOf(args) * k_scale};
 }
 
 DecodeAttentionShape ShapeOf(const AttentionPlan& plan) {
@@ -252,9 +256,14 @@ void AttendChunks(const AttentionPlan& plan,
 
 absl::Status DecodeAttention(const DecodeAttentionArgs& args, Stream stream) {
   LAMINA_RETURN_IF_ERROR(Validate(args));
-  LAMINA_RETURN_IF_ERROR(CheckCpuStream(kOp, stream));
+  LAMINA_RETURN_IF_ERROR(CheckStream(kOp, stream));
   const int64_t tokens = args.q.batch;
   if (tokens == 0) return absl::OkStatus();
+  if (stream.device().backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      return DecodeAttentionGpu(args, ScaleOf(args), stream);
+    }
+  }
   LAMINA_RETURN_IF_ERROR(CheckCacheScales(kOp, args.cache));
   LAMINA_RETURN_IF_ERROR(
       CheckTokens(kOp, args.cache, {tokens, args.sequence_ids, args.positions},
@@ -294,9 +303,12 @@ absl::StatusOr<int64_t> DecodeAttentionWorkspaceBytes(
                      ", supported: ", SupportedRows(KvCacheTable{})));
   }
   if (device.device.backend != Backend::kCpu) {
+    if constexpr (kHasGpu) {
+      return DecodeAttentionGpuWorkspaceBytes(problem, device);
+    }
     return absl::UnimplementedError(absl::StrCat(
         kQuery, ": device: this build has no ", Name(device.device.backend),
-        " backend; built backends: cpu"));
+        " backend; built backends: ", kBuiltBackends));
   }
   return 0;  // Partial results of the CPU are on the stack.
 }

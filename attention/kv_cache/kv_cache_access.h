@@ -1,35 +1,14 @@
 #pragma once
 
-// What KvAppend and DecodeAttention share: the checks of a cache, and where a
-// position of a sequence is.
+// What KvAppend and DecodeAttention share: the checks of a cache.
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "lamina/attention/kv_cache.h"
+#include "lamina/attention/kv_cache/kv_run.h"
 
 namespace lamina::attention_internal {
-
-// A run of positions that are token_stride apart.
-struct KvRun {
-  int64_t offset;  // elements from k or v to (first position, head)
-  int64_t count;
-};
-
-// The positions from `position` that share its page, `count` at most.
-inline KvRun FindRun(const KvCacheView& cache, int64_t sequence, int64_t head,
-                     int64_t position, int64_t count) {
-  const int64_t index = position / cache.page_tokens;
-  const int64_t token = position - index * cache.page_tokens;
-  const int64_t page =
-      cache.page_table == nullptr
-          ? sequence
-          : cache.page_table[sequence * cache.page_table_stride + index];
-  return {page * cache.page_stride + token * cache.token_stride +
-              head * cache.head_stride,
-          std::min(count, cache.page_tokens - token)};
-}
 
 // Which sequence and positions a token touches.
 struct KvTokens {

@@ -1,7 +1,5 @@
 #include "lamina/attention/decode_attention.h"
 
-#include <sys/mman.h>
-
 #include <cmath>
 #include <limits>
 #include <set>
@@ -14,6 +12,8 @@
 #include "lamina/attention/decode_attention/decode_attention_policy.h"
 #include "tests/attention/attention_model.h"
 #include "tests/attention/attention_testing.h"
+#include "tests/support/missing_backend.h"
+#include "tests/support/sparse_memory.h"
 
 namespace lamina {
 namespace {
@@ -25,8 +25,10 @@ using testing::GuardedMatrix;
 using testing::Random;
 using testing::SameBits;
 using testing::TestCache;
+using testing::TestStream;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr size_t kGuardBytes = 64;
 
 // A call on caches and queries of normal deviates.
 struct CaseShape {
@@ -54,7 +56,8 @@ class Case {
         q_(DTypeOf<T>::value, tokens_, row_, row_ + shape.q_padding,
            shape.q_offset),
         y_(DTypeOf<T>::value, tokens_, row_, row_ + shape.y_padding,
-           shape.y_offset) {
+           shape.y_offset),
+        scales_{shape.k_scale, shape.v_scale} {
     Random random(seed);
     std::vector<int64_t> length(static_cast<size_t>(shape.cache.sequences));
     for (int64_t t = 0; t < tokens_; ++t) {
@@ -86,6 +89,19 @@ class Case {
     return view;
   }
   DecodeAttentionArgs Args() {
+    const Stream stream = TestStream();
+    const absl::StatusOr<int64_t> bytes = DecodeAttentionWorkspaceBytes(
+        {.tokens = tokens_,
+         .heads = shape_.heads,
+         .kv_heads = shape_.cache.kv_heads,
+         .head_dim = shape_.cache.head_dim,
+         .max_position = shape_.cache.capacity - 1,
+         .q_type = DTypeOf<T>::value,
+         .kv_type = DTypeOf<C>::value},
+        GetDeviceInfo(stream.device()));
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    // NaN; then bytes that nobody may touch.
+    workspace_.assign(static_cast<size_t>(*bytes) + kGuardBytes, 0xff);
     DecodeAttentionArgs args = {
         .q = Heads(q_),
         .cache = cache_.view(),
@@ -95,10 +111,12 @@ class Case {
         .max_position = shape_.cache.capacity - 1,
         .window = shape_.window,
         .scale = shape_.scale,
-        .y = Heads(y_)};
+        .y = Heads(y_),
+        .workspace = workspace_.data(),
+        .workspace_bytes = *bytes};
     if (IsFp8(DTypeOf<C>::value)) {
-      args.cache.k_scale = &shape_.k_scale;
-      args.cache.v_scale = &shape_.v_scale;
+      args.cache.k_scale = &scales_[0];
+      args.cache.v_scale = &scales_[1];
     }
     return args;
   }
@@ -166,9 +184,13 @@ class Case {
 
   std::vector<T> Run(int threads = 1) {
     y_.Poison();
-    const absl::Status status = DecodeAttention(Args(), Stream::Cpu(threads));
+    const absl::Status status = DecodeAttention(Args(), TestStream(threads));
     EXPECT_TRUE(status.ok()) << status;
     EXPECT_TRUE(y_.GuardsIntact());
+    for (size_t i = workspace_.size() - kGuardBytes; i < workspace_.size();
+         ++i) {
+      EXPECT_EQ(workspace_[i], 0xff);
+    }
     return y_.template Dense<T>();
   }
 
@@ -176,7 +198,7 @@ class Case {
   void ExpectModel() {
     const std::vector<T> want = Model();
     ForEachTarget([&] {
-      for (int threads : {1, 2, 3, 7}) {
+      for (int threads : testing::ThreadsOfRuns()) {
         const std::vector<T> got = Run(threads);
         const int64_t i = testing::FirstDifference(got, want);
         ASSERT_EQ(i, -1) << "threads " << threads << ", element " << i
@@ -193,6 +215,8 @@ class Case {
   TestCache<C> cache_;
   GuardedMatrix q_;
   GuardedMatrix y_;
+  std::vector<float> scales_;  // where a GPU reaches them
+  std::vector<uint8_t> workspace_;
 };
 
 std::vector<int32_t> Rising(int32_t begin, int32_t end) {
@@ -435,7 +459,7 @@ TEST(DecodeAttention, HeadsMayBeOutsideTokensInMemory) {
   args.q = view;
   args.y = view;
   args.y.data = y.data();
-  ASSERT_TRUE(DecodeAttention(args, Stream::Cpu(1)).ok());
+  ASSERT_TRUE(DecodeAttention(args, TestStream(1)).ok());
   for (int64_t t = 0; t < kTokens; ++t) {
     for (int64_t h = 0; h < kHeads; ++h) {
       for (int64_t d = 0; d < kDim; ++d) {
@@ -452,7 +476,7 @@ TEST(DecodeAttention, ZeroTokensDoNothing) {
   DecodeAttentionArgs args = test.Args();
   args.q.data = args.y.data = nullptr;
   args.positions = nullptr;
-  EXPECT_TRUE(DecodeAttention(args, Stream::Cpu(1)).ok());
+  EXPECT_TRUE(DecodeAttention(args, TestStream(1)).ok());
 }
 
 // ---- Independence of everything that is not the token.
@@ -485,7 +509,7 @@ TEST(DecodeAttention, ATokenAloneEqualsTheTokenAmongOthers) {
     args.y.batch = 1;
     args.sequence_ids += t;
     args.positions += t;
-    ASSERT_TRUE(DecodeAttention(args, Stream::Cpu(3)).ok());
+    ASSERT_TRUE(DecodeAttention(args, TestStream(3)).ok());
     for (int64_t i = 0; i < row; ++i) {
       ASSERT_TRUE(SameBits(test.y().At<BF16>(t, i), all[t * row + i]))
           << "token " << t;
@@ -701,17 +725,15 @@ TEST(DecodeAttention, TheScalesOfAnFp8CacheAreHonoured) {
 // Two pages 2^31 elements apart and more, in memory that is only reserved.
 TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
   constexpr int64_t kStride = (int64_t{1} << 31) + 5;
-  constexpr int64_t kBytes = 4 * kStride * 2;
-  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) GTEST_SKIP() << "no address space";
+  const testing::SparseMemory memory(4 * kStride * 2);
+  if (!memory.ok()) GTEST_SKIP() << "no address space";
   CaseShape shape = {
       .heads = 2,
       .cache = {.sequences = 2, .capacity = 10, .kv_heads = 1, .head_dim = 16},
       .positions = {9, 5}};
   Case<BF16, BF16> test(shape);
   const std::vector<BF16> want = test.Run();
-  BF16* k = static_cast<BF16*>(memory);
+  BF16* const k = memory.as<BF16>();
   BF16* v = k + 2 * kStride;
   for (int64_t s = 0; s < 2; ++s) {
     for (int64_t p = 0; p < 10; ++p) {
@@ -723,7 +745,7 @@ TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
   args.cache.k = k;
   args.cache.v = v;
   args.cache.page_stride = kStride;
-  ASSERT_TRUE(DecodeAttention(args, Stream::Cpu(1)).ok());
+  ASSERT_TRUE(DecodeAttention(args, TestStream(1)).ok());
   EXPECT_EQ(testing::FirstDifference(test.y().Dense<BF16>(), want), -1);
 
   // The same for the tokens of q and y.
@@ -736,13 +758,12 @@ TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
   args.q.data = q;
   args.y.data = y;
   args.q.batch_stride = args.y.batch_stride = kStride;
-  ASSERT_TRUE(DecodeAttention(args, Stream::Cpu(2)).ok());
+  ASSERT_TRUE(DecodeAttention(args, TestStream(2)).ok());
   for (int64_t t = 0; t < 2; ++t) {
     for (int64_t i = 0; i < 32; ++i) {
       EXPECT_TRUE(SameBits(y[t * kStride + i], want[t * 32 + i]));
     }
   }
-  munmap(memory, kBytes);
 }
 
 // ---- Errors.
@@ -763,7 +784,7 @@ class DecodeAttentionErrors : public ::testing::Test {
   void Expect(const DecodeAttentionArgs& args, absl::StatusCode code,
               const std::string& message) {
     test_.y().Poison();
-    const absl::Status status = DecodeAttention(args, Stream::Cpu(1));
+    const absl::Status status = DecodeAttention(args, TestStream(1));
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(message));
     for (int64_t t = 0; t < 3; ++t) {
@@ -868,7 +889,7 @@ TEST_F(DecodeAttentionErrors, Fp8Scales) {
        {0.0f, -1.0f, kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     DecodeAttentionArgs args = test.Args();
     args.cache.k_scale = &scale;
-    EXPECT_THAT(std::string(DecodeAttention(args, Stream::Cpu(1)).message()),
+    EXPECT_THAT(std::string(DecodeAttention(args, TestStream(1)).message()),
                 ::testing::HasSubstr("DecodeAttention: cache.k_scale: given "));
   }
 }
@@ -913,7 +934,7 @@ TEST_F(DecodeAttentionErrors, TokensAreNamed) {
   }
   // The last page of sequence 1 is not reached by its tokens.
   test_.cache().table()[7] = -1;
-  EXPECT_TRUE(DecodeAttention(test_.Args(), Stream::Cpu(1)).ok());
+  EXPECT_TRUE(DecodeAttention(test_.Args(), TestStream(1)).ok());
 }
 
 TEST_F(DecodeAttentionErrors, OtherArguments) {
@@ -935,12 +956,13 @@ TEST_F(DecodeAttentionErrors, OtherArguments) {
   args = test_.Args();
   args.y.data = static_cast<char*>(args.cache.v) + 64;
   ExpectInvalid(args, "DecodeAttention: y: given memory that overlaps cache.v");
-  const absl::Status status = DecodeAttention(
-      test_.Args(), Stream::Gpu({.backend = Backend::kCuda}, nullptr));
+  const absl::Status status =
+      DecodeAttention(test_.Args(), testing::MissingStream());
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(), testing::NoBackend("DecodeAttention: stream"));
 }
 
-TEST(DecodeAttentionWorkspace, IsNotNeededOnTheCpu) {
+TEST(DecodeAttentionErrorsOfWorkspace, IsNotNeededOnTheCpu) {
   const DeviceInfo& cpu = GetDeviceInfo({});
   DecodeAttentionProblem problem = {.tokens = 64,
                                     .heads = 32,
@@ -956,7 +978,7 @@ TEST(DecodeAttentionWorkspace, IsNotNeededOnTheCpu) {
                            "want a multiple of 8"));
   problem.heads = 32;
   DeviceInfo gpu;
-  gpu.device.backend = Backend::kCuda;
+  gpu.device = testing::kMissingBackend;
   EXPECT_EQ(DecodeAttentionWorkspaceBytes(problem, gpu).status().code(),
             absl::StatusCode::kUnimplemented);
 }

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "lamina/attention/kv_cache.h"
 #include "tests/attention/attention_testing.h"
+#include "tests/support/missing_backend.h"
 
 namespace lamina {
 namespace {
@@ -16,6 +17,7 @@ using testing::ForEachTarget;
 using testing::GuardedMatrix;
 using testing::Random;
 using testing::TestCache;
+using testing::TestStream;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -72,21 +74,34 @@ class Case {
       }
     }
     ForEachTarget([&] {
-      for (int threads : {1, 2, 3, 7}) {
+      for (int threads : testing::ThreadsOfRuns()) {
         cache_.k().assign(cache_.k().size(), TestCache<To>::Poison());
         cache_.v().assign(cache_.v().size(), TestCache<To>::Poison());
         KvAppendArgs args = Args();
         args.cache.k_scale = k_scale;
         args.cache.v_scale = v_scale;
-        const absl::Status status = KvAppend(args, Stream::Cpu(threads));
+        const absl::Status status = KvAppend(args, TestStream(threads));
         ASSERT_TRUE(status.ok()) << status;
-        ASSERT_EQ(testing::FirstDifference(cache_.k(), want.k()), -1);
-        ASSERT_EQ(testing::FirstDifference(cache_.v(), want.v()), -1);
+        ExpectSame(cache_.k(), want.k());
+        ExpectSame(cache_.v(), want.v());
       }
     });
   }
 
  private:
+  // Bit for bit; a NaN on a GPU is any NaN.
+  static void ExpectSame(const std::vector<To>& got,
+                         const std::vector<To>& want) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (!testing::OnCpu() && std::isnan(ToFloat(want[i]))) {
+        ASSERT_TRUE(std::isnan(ToFloat(got[i]))) << i;
+      } else {
+        ASSERT_TRUE(testing::SameBits(got[i], want[i])) << i;
+      }
+    }
+  }
+
   static To Convert(From x, const float* scale) {
     if (scale == nullptr) return FromFloat<To>(ToFloat(x));
     const float inverse = 1.0f / *scale;
@@ -143,9 +158,9 @@ TYPED_TEST(KvAppendTypes, SpecialValuesAndScalesEqualTheRule) {
   if (IsFp8(DTypeOf<To>::value)) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     test.qkv().template At<From>(0, 20) = FromFloat<From>(nan);
-    const float k_scale = 0.37f, v_scale = 3.0f;
-    test.ExpectModel(&k_scale, &v_scale);
-    test.ExpectModel(nullptr, &v_scale);
+    const std::vector<float> scales = {0.37f, 3.0f};
+    test.ExpectModel(&scales[0], &scales[1]);
+    test.ExpectModel(nullptr, &scales[1]);
     EXPECT_TRUE(std::isnan(ToFloat(test.cache().K(0, 2, 0)[20])));
   }
 }
@@ -155,7 +170,7 @@ TEST(KvAppend, ZeroTokensDoNothing) {
   KvAppendArgs args = test.Args();
   args.positions = nullptr;
   args.k.data = args.v.data = nullptr;
-  EXPECT_TRUE(KvAppend(args, Stream::Cpu(1)).ok());
+  EXPECT_TRUE(KvAppend(args, TestStream(1)).ok());
 }
 
 // Only the page that is written matters; others may not exist yet.
@@ -163,11 +178,11 @@ TEST(KvAppend, OtherPagesAreNotLookedAt) {
   Case<BF16, BF16> test({.sequences = 1, .capacity = 40, .page_tokens = 10},
                         {0}, {25});
   for (size_t i : {0u, 1u, 3u}) test.cache().table()[i] = -7;
-  EXPECT_TRUE(KvAppend(test.Args(), Stream::Cpu(1)).ok());
+  EXPECT_TRUE(KvAppend(test.Args(), TestStream(1)).ok());
   EXPECT_EQ(test.cache().K(0, 25, 0)->bits, test.qkv().At<BF16>(0, 0).bits);
 }
 
-TEST(KvAppend, Errors) {
+TEST(KvAppendErrors, OfArgumentsAndTokens) {
   Case<BF16, BF16> test({.sequences = 2,
                          .capacity = 40,
                          .kv_heads = 2,
@@ -177,7 +192,7 @@ TEST(KvAppend, Errors) {
   const auto expect = [&](const KvAppendArgs& args, const std::string& message,
                           absl::StatusCode code =
                               absl::StatusCode::kInvalidArgument) {
-    const absl::Status status = KvAppend(args, Stream::Cpu(1));
+    const absl::Status status = KvAppend(args, TestStream(1));
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(message));
     for (BF16 element : test.cache().k()) ASSERT_EQ(element.bits, 0x7fff);
@@ -229,16 +244,15 @@ TEST(KvAppend, Errors) {
          "KvAppend: cache.page_table[0, 3] of token 0: given 9, "
          "want in [0, 9) (cache.num_pages)");
   test.cache().table()[3] = 2;
-  EXPECT_EQ(
-      KvAppend(test.Args(), Stream::Gpu({.backend = Backend::kCuda}, nullptr))
-          .code(),
-      absl::StatusCode::kUnimplemented);
+  const absl::Status missing = KvAppend(test.Args(), testing::MissingStream());
+  EXPECT_EQ(missing.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(missing.message(), testing::NoBackend("KvAppend: stream"));
 }
 
-TEST(KvAppend, ContiguousCapacityIsChecked) {
+TEST(KvAppendErrors, ContiguousCapacityIsChecked) {
   Case<BF16, BF16> test({.sequences = 2, .capacity = 40, .head_dim = 8}, {},
                         {39, 40});
-  const absl::Status status = KvAppend(test.Args(), Stream::Cpu(1));
+  const absl::Status status = KvAppend(test.Args(), TestStream(1));
   EXPECT_THAT(std::string(status.message()),
               ::testing::HasSubstr("KvAppend: positions[1]: given 40, want "
                                    "below the capacity of a sequence, 1 page "

@@ -1,7 +1,5 @@
 #include "lamina/attention/rope.h"
 
-#include <sys/mman.h>
-
 #include <cmath>
 #include <limits>
 #include <string>
@@ -12,7 +10,9 @@
 #include "lamina/attention/rope/rope_policy.h"
 #include "lamina/core/device.h"
 #include "tests/support/memory.h"
+#include "tests/support/missing_backend.h"
 #include "tests/support/random.h"
+#include "tests/support/sparse_memory.h"
 #include "tests/support/targets.h"
 
 namespace lamina {
@@ -21,6 +21,7 @@ namespace {
 using testing::ForEachTarget;
 using testing::GuardedMatrix;
 using testing::Random;
+using testing::TestStream;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -222,9 +223,9 @@ class Case {
     const std::vector<T> want = Model();
     const std::vector<T> x = x_.template Dense<T>();
     ForEachTarget([&] {
-      for (int threads : {1, 2, 3, 7}) {
+      for (int threads : testing::ThreadsOfRuns()) {
         y_.Poison();
-        const absl::Status status = Rope(Args(), Stream::Cpu(threads));
+        const absl::Status status = Rope(Args(), TestStream(threads));
         ASSERT_TRUE(status.ok()) << status;
         ASSERT_EQ(testing::FirstDifference(y_.template Dense<T>(), want), -1);
         ASSERT_EQ(testing::FirstDifference(x_.template Dense<T>(), x), -1);
@@ -233,7 +234,7 @@ class Case {
       // In place.
       RopeArgs args = Args();
       args.y = Heads(x_);
-      ASSERT_TRUE(Rope(args, Stream::Cpu(2)).ok());
+      ASSERT_TRUE(Rope(args, TestStream(2)).ok());
       ASSERT_EQ(testing::FirstDifference(x_.template Dense<T>(), want), -1);
       ASSERT_TRUE(x_.GuardsIntact());
       x_.Fill(x);
@@ -268,7 +269,7 @@ TYPED_TEST(RopeTypes, EveryDimEqualsTheRule) {
        {RopePairing::kHalfSplit, RopePairing::kAdjacent}) {
     for (int64_t rotary_dim :
          {2, 4, 6, 14, 16, 18, 30, 32, 34, 62, 64, 66, 80, 96, 128, 256}) {
-      for (int64_t rest : {0, 1, 5, 64}) {
+      for (int64_t rest : {0, 1, 5, 16, 64}) {
         SCOPED_TRACE(::testing::Message()
                      << "rotary_dim " << rotary_dim << " rest " << rest);
         Case<T>({.tokens = 3,
@@ -321,7 +322,7 @@ TYPED_TEST(RopeTypes, SpecialValuesEqualTheRule) {
     }
     const std::vector<T> want = test.Model();
     ForEachTarget([&] {
-      ASSERT_TRUE(Rope(test.Args(), Stream::Cpu(1)).ok());
+      ASSERT_TRUE(Rope(test.Args(), TestStream(1)).ok());
       for (int64_t c = 0; c < 40; ++c) {
         const float got = ToFloat(test.y().template At<T>(0, c));
         const float expected = ToFloat(want[static_cast<size_t>(c)]);
@@ -340,7 +341,7 @@ TEST(Rope, ATokenAloneEqualsTheTokenAmong300) {
   Case<BF16> test({.tokens = 300, .heads = 3});
   test.ExpectModel();
   const RopeArgs all = test.Args();
-  ASSERT_TRUE(Rope(all, Stream::Cpu(2)).ok());
+  ASSERT_TRUE(Rope(all, TestStream(2)).ok());
   const std::vector<BF16> want = test.y().Dense<BF16>();
   test.y().Poison();
   for (int64_t t = 0; t < 300; ++t) {
@@ -349,7 +350,7 @@ TEST(Rope, ATokenAloneEqualsTheTokenAmong300) {
     args.y.data = test.y().Row<BF16>(t);
     args.x.batch = args.y.batch = 1;
     args.positions += t;
-    ASSERT_TRUE(Rope(args, Stream::Cpu(1)).ok());
+    ASSERT_TRUE(Rope(args, TestStream(1)).ok());
   }
   EXPECT_EQ(testing::FirstDifference(test.y().Dense<BF16>(), want), -1);
 }
@@ -365,14 +366,14 @@ TEST(Rope, EmptyViewsDoNothing) {
   RopeArgs args = test.Args();
   args.x.batch = args.y.batch = 0;
   args.positions = nullptr;
-  EXPECT_TRUE(Rope(args, Stream::Cpu(1)).ok());
+  EXPECT_TRUE(Rope(args, TestStream(1)).ok());
   args = test.Args();
   args.x.rows = args.y.rows = 0;
-  EXPECT_TRUE(Rope(args, Stream::Cpu(1)).ok());
+  EXPECT_TRUE(Rope(args, TestStream(1)).ok());
   // No rotary columns: a copy.
   args = test.Args();
   args.table.cols = 0;
-  EXPECT_TRUE(Rope(args, Stream::Cpu(1)).ok());
+  EXPECT_TRUE(Rope(args, TestStream(1)).ok());
   EXPECT_EQ(testing::FirstDifference(test.y().Dense<float>(),
                                      test.x().Dense<float>()),
             -1);
@@ -380,26 +381,23 @@ TEST(Rope, EmptyViewsDoNothing) {
 
 TEST(Rope, OffsetsBeyond2To31ElementsWork) {
   constexpr int64_t kStride = (int64_t{1} << 31) + 3;
-  constexpr int64_t kBytes = 2 * kStride * 2;
-  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) GTEST_SKIP() << "no address space";
+  const testing::SparseMemory memory(2 * kStride * 2);
+  if (!memory.ok()) GTEST_SKIP() << "no address space";
   Case<BF16> test({.tokens = 2, .heads = 1});
   const std::vector<BF16> want = test.Model();
-  BF16* x = static_cast<BF16*>(memory);
+  BF16* const x = memory.as<BF16>();
   for (int64_t t = 0; t < 2; ++t) {
     std::copy_n(test.x().Row<BF16>(t), 64, x + t * kStride);
   }
   RopeArgs args = test.Args();
   args.x.data = args.y.data = x;
   args.x.batch_stride = args.y.batch_stride = kStride;
-  ASSERT_TRUE(Rope(args, Stream::Cpu(1)).ok());
+  ASSERT_TRUE(Rope(args, TestStream(1)).ok());
   for (int64_t t = 0; t < 2; ++t) {
     for (int64_t i = 0; i < 64; ++i) {
       EXPECT_EQ(x[t * kStride + i].bits, want[t * 64 + i].bits);
     }
   }
-  munmap(memory, kBytes);
 }
 
 TEST(Rope, Errors) {
@@ -407,7 +405,7 @@ TEST(Rope, Errors) {
   const auto expect = [&](const RopeArgs& args, const std::string& message,
                           absl::StatusCode code =
                               absl::StatusCode::kInvalidArgument) {
-    const absl::Status status = Rope(args, Stream::Cpu(1));
+    const absl::Status status = Rope(args, TestStream(1));
     EXPECT_EQ(status.code(), code) << status;
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(message));
     EXPECT_EQ(test.y().At<BF16>(0, 0).bits, 0xa5a5) << "written";
@@ -451,9 +449,9 @@ TEST(Rope, Errors) {
                             ", want in [0, 50) (table.rows)");
     test.positions()[2] = good;
   }
-  EXPECT_EQ(Rope(test.Args(), Stream::Gpu({.backend = Backend::kHip}, nullptr))
-                .code(),
-            absl::StatusCode::kUnimplemented);
+  const absl::Status missing = Rope(test.Args(), testing::MissingStream());
+  EXPECT_EQ(missing.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(missing.message(), testing::NoBackend("Rope: stream"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "lamina/attention/decode_attention.h"
 #include "lamina/attention/kv_cache.h"
 #include "lamina/attention/rope.h"
+#include "lamina/attention/rope_append.h"
 #include "lamina/core/buffer.h"
 #include "lamina/core/device.h"
 #include "lamina/core/status.h"
@@ -174,6 +175,22 @@ absl::Status Rotate(BF16* q, float* table, const int32_t* positions,
                               .table = rope_table,
                               .positions = positions},
                              stream);
+  return status;
+}
+
+absl::Status RotateAndAppend(BF16* q, BF16* k, const BF16* v,
+                             const MatrixView& rope_table,
+                             const KvCacheView& cache, const int32_t* positions,
+                             int64_t tokens, Stream stream) {
+  // attention/rope_append.h
+  absl::Status status = RopeAppend({.q = Heads(q, tokens, 32, 128),
+                                    .y = Heads(q, tokens, 32, 128),
+                                    .k = Heads(k, tokens, 8, 128),
+                                    .v = Heads(v, tokens, 8, 128),
+                                    .table = rope_table,
+                                    .cache = cache,
+                                    .positions = positions},
+                                   stream);
   return status;
 }
 

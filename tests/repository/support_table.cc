@@ -71,7 +71,7 @@ void WriteDocument() {
       "tables; a\n"
       "test compares. Each line is supported by the CPU backend, on every SIMD "
       "target,\n"
-      "and by the GPU backends but for the operators of `attention`.");
+      "and by the GPU backends.");
   Section("ReduceRows", {"x", "y"}, ReduceRowsTable{});
   Section("ReduceRows, index of the maximum", {"x", "y"}, ArgMaxRowsTable{});
   Section("Codes", {"quantised output"}, CodeTable{});
@@ -92,6 +92,8 @@ void WriteDocument() {
           "Every combination of the three. Each also with a quantised output, "
           "of every\ntype below \"Codes\".");
   Section("Rope", {"x and y"}, RopeTable{});
+  Section("RopeAppend", {"q, k and v"}, RopeTable{},
+          "Into a cache of every type below \"KV cache\".");
   Section("KvAppend", {"keys and values"}, KvAppendTable{},
           "Into a cache of every type below \"KV cache\".");
   Section("KV cache", {"cache"}, KvCacheTable{});

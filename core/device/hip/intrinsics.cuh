@@ -9,6 +9,8 @@
 
 #include <bit>
 #include <cstdint>
+// NOTE: the compiler's own <new>, which other headers include, needs malloc.
+#include <cstdlib>  // IWYU pragma: keep
 
 #include "lamina/core/dtype.h"
 
