@@ -28,9 +28,11 @@
 // Math      SquareRoot, Divide: exactly rounded; MultiplyWhereNegative;
 //           ApproximateReciprocal, ApproximateReciprocalSquareRoot,
 //           ApproximateExp2
-// Convert   PackBf16, PackF16, UnpackF16; CUDA: WidenE4M3(codes): two F8E4M3Fn
-//           to two BF16; NativeF8, the FP8 type that the architecture
-//           converts (void: none), PackNativeF8 and UnpackNativeF8
+// Convert   PackBf16, PackF16, UnpackF16; CUDA: WidenToF16<T>(codes) and
+//           WidenToBf16<T>: two of F8E4M3Fn or F8E5M2; WidenE4M3: two
+//           F8E4M3Fn to two BF16; NativeF8, the FP8 type that the
+//           architecture converts (void: none), PackNativeF8 and
+//           UnpackNativeF8
 // Compiled  kWaveSizes, kClusterChoices: what kernels are compiled for;
 //           kWaveRunsHere<kWave>: whether this pass of the compiler needs them;
 //           kWideLanes: lanes of a block whose lanes have 128 registers each

@@ -7,6 +7,7 @@
 #include <cuda_fp8.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "lamina/core/dtype.h"
 
@@ -303,11 +304,37 @@ __device__ inline void UnpackF16(uint32_t pair, float& a, float& b) {
   b = values.y;
 }
 
-// Two codes of F8E4M3Fn as two of BF16: exact.
-__device__ inline uint32_t WidenE4M3(uint16_t codes) {
+// Two codes of F8E4M3Fn or F8E5M2 as two of F16: exact.
+template <class F8>
+__device__ inline uint32_t WidenToF16(uint16_t codes) {
+  static_assert(std::is_same_v<F8, F8E4M3Fn> || std::is_same_v<F8, F8E5M2>,
+                "F8E4M3Fn or F8E5M2");
+  // The codes as the high bytes of two halves.
+  const uint32_t spread = __byte_perm(codes, 0, 0x1404);
+  if constexpr (std::is_same_v<F8, F8E5M2>) return spread;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  // NOTE: without instructions for it, cuda_fp8.h takes some 20 a value.
+  const uint32_t scaled = (spread >> 1) & 0x3f803f80u;  // values / 256
+  // NaN is the largest magnitude: one step more reaches the next bit.
+  const uint32_t nan = (scaled + 0x00800080u) & 0x40004000u;
+  const __half2 values = __hmul2(reinterpret_cast<const __half2&>(scaled),
+                                 __float2half2_rn(256.0f));
+  return reinterpret_cast<const uint32_t&>(values) | (spread & 0x80008000u) |
+         ((nan << 1) - (nan >> 4));
+#else
   const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
-  const float2 values = __half22float2(halves);
-  return PackBf16(values.x, values.y);
+  return halves.x | uint32_t{halves.y} << 16;
+#endif
+}
+// Two codes as two of BF16: exact.
+template <class F8>
+__device__ inline uint32_t WidenToBf16(uint16_t codes) {
+  float a, b;
+  UnpackF16(WidenToF16<F8>(codes), a, b);
+  return PackBf16(a, b);
+}
+__device__ inline uint32_t WidenE4M3(uint16_t codes) {
+  return WidenToBf16<F8E4M3Fn>(codes);
 }
 
 // The FP8 type that the architecture converts to in hardware; void: none.

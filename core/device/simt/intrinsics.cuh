@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #include "lamina/core/device/simt/executor.h"
 #include "lamina/core/dtype.h"
@@ -161,7 +162,11 @@ inline void UnpackF16(uint32_t pair, float& a, float& b) {
 }
 
 namespace intrinsics_internal {
-inline float DecodeE4M3(uint32_t code) {
+template <class F8>
+inline float Decode(uint32_t code) {
+  if constexpr (std::is_same_v<F8, F8E5M2>) {
+    return ToFloat(F16{static_cast<uint16_t>(code << 8)});
+  }
   const uint32_t magnitude = code & 0x7fu;
   const float value = magnitude == 0x7fu
                           ? std::bit_cast<float>(0x7fc00000u)
@@ -169,9 +174,18 @@ inline float DecodeE4M3(uint32_t code) {
   return (code & 0x80u) != 0 ? -value : value;
 }
 }  // namespace intrinsics_internal
+template <class F8>
+inline uint32_t WidenToF16(uint16_t codes) {
+  return PackF16(intrinsics_internal::Decode<F8>(codes & 0xffu),
+                 intrinsics_internal::Decode<F8>(codes >> 8));
+}
+template <class F8>
+inline uint32_t WidenToBf16(uint16_t codes) {
+  return PackBf16(intrinsics_internal::Decode<F8>(codes & 0xffu),
+                  intrinsics_internal::Decode<F8>(codes >> 8));
+}
 inline uint32_t WidenE4M3(uint16_t codes) {
-  return PackBf16(intrinsics_internal::DecodeE4M3(codes & 0xffu),
-                  intrinsics_internal::DecodeE4M3(codes >> 8));
+  return WidenToBf16<F8E4M3Fn>(codes);
 }
 
 // No FP8 instructions: quant/fp8.cuh converts in software.
