@@ -58,20 +58,23 @@
 //     partial[o mod 32] = partial[o mod 32] + octet
 //   sum = the partials as a tree over neighbours: 0 with 1, 2 with 3, …
 //   without block scales: sum = (sum * x_scale[m]) * w_scale[n]
-// On GPUs of compute capability 9.0, tensor cores for w of F8E4M3Fn with x of
-// that type or BF16, and for w and x both BF16 or both F16, where their rows
-// are aligned to 16 bytes: gemm/skinny_gemm/ring_gemm.cuh says in which order
-// they add.
+// On CUDA, where rows of w and x are aligned to 16 bytes, tensor cores:
+//   of compute capability 9.0, for w of F8E4M3Fn with x of that type or BF16,
+//     and for w and x both BF16 or both F16, rows a multiple of 16 bytes:
+//     gemm/skinny_gemm/ring_gemm.cuh says in which order they add;
+//   of any other, for w and x both BF16 or both F16, and for w of F8E4M3Fn or
+//     F8E5M2 with x of one of these, BF16 or F16, rows of w a multiple of 16
+//     bytes long: gemm/skinny_gemm/wave_gemm.cuh.
 //
 // Hence batch-invariant and deterministic: the bits of a row of y depend
 // neither on the other rows, nor on m, the number of threads, the SIMD target,
 // the GPU or the contents of the workspace. On tensor cores they do depend on
-// the GPU's number of SMs, and on m through its band: up to 8, 16, 32 or 64;
-// of a larger m 64 rows at a time.
+// their kind, and on those of 9.0 also on the GPU's number of SMs, and on m
+// through its band: up to 8, 16, 32 or 64; of a larger m 64 rows at a time.
 //
 // Accuracy: |dot - exact| <= (ceil(k / 16) + 4) * 2^-24 * sum |x * w|, about;
-// on a GPU (ceil(k / 256) + 13) * 2^-24. On tensor cores about 2^-18; of
-// F8E4M3Fn by itself 2^-12, as they sum 128 columns of it in about 14 bits.
+// on a GPU (ceil(k / 256) + 13) * 2^-24. On tensor cores about 2^-18; on those
+// of 9.0, F8E4M3Fn by itself 2^-12, as they sum 128 columns in about 14 bits.
 //
 // Gate: w has 2 * cols rows for cols columns of y, gate.layout says which rows
 // are gate and which are up (core/gate.h); bias has 2 * cols elements.

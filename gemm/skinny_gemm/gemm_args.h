@@ -47,4 +47,11 @@ struct GemmArgs {
   EpilogueArgs epilogue = {};
 };
 
+// Every row begins at a multiple of 16 bytes. The pitch of one row is never
+// used.
+inline bool RowsStartAt16Bytes(const void* p, int64_t pitch, int rows) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0 &&
+         (rows == 1 || pitch % 16 == 0);
+}
+
 }  // namespace lamina::gemm_internal

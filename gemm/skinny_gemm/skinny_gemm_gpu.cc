@@ -12,6 +12,7 @@
 #include "lamina/core/status.h"
 #include "lamina/gemm/skinny_gemm/general_gemm_policy.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm.h"
+#include "lamina/gemm/skinny_gemm/wave_gemm.h"
 #include "lamina/quant/quantize.h"
 #include "lamina/quant/to_quantized_args.h"
 
@@ -130,11 +131,17 @@ gpu::Error LaunchGeneral(const SkinnyGemmArgs& args, const GemmArgs& gemm,
   return LaunchGeneralGemm(gemm, plan, TargetOf(stream));
 }
 
-// The ring kernels take the problem, or say that they do not.
-gpu::Error LaunchRing(const GemmArgs& gemm, const Stream& stream,
-                      const std::optional<RingGemmChoice>& forced) {
+// The kernels of tensor cores take the problem, or say that they do not.
+gpu::Error LaunchOnTensorCores(const GemmArgs& gemm, const Stream& stream,
+                               const SkinnyGemmGpuPlan& plan) {
   if constexpr (kHasCuda) {
-    return RunRingGemm(gemm, stream, forced);
+    if (!plan.wave.has_value()) {
+      const gpu::Error error = RunRingGemm(gemm, stream, plan.ring);
+      if (error.code != gpu::kNoKernel.code || plan.ring.has_value()) {
+        return error;
+      }
+    }
+    return RunWaveGemm(gemm, stream, plan.wave);
   }
   return gpu::kNoKernel;
 }
@@ -142,8 +149,9 @@ gpu::Error LaunchRing(const GemmArgs& gemm, const Stream& stream,
 gpu::Error Launch(const SkinnyGemmArgs& args, const GemmArgs& gemm,
                   const Stream& stream, const SkinnyGemmGpuPlan& plan) {
   if (!plan.general.has_value()) {
-    const gpu::Error error = LaunchRing(gemm, stream, plan.ring);
-    if (error.code != gpu::kNoKernel.code || plan.ring.has_value()) {
+    const gpu::Error error = LaunchOnTensorCores(gemm, stream, plan);
+    if (error.code != gpu::kNoKernel.code || plan.ring.has_value() ||
+        plan.wave.has_value()) {
       return error;
     }
   }

@@ -11,6 +11,7 @@
 #include "lamina/gemm/skinny_gemm.h"
 #include "lamina/gemm/skinny_gemm/general_gemm_args.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm_policy.h"
+#include "lamina/gemm/skinny_gemm/wave_gemm_args.h"
 
 namespace lamina::gemm_internal {
 
@@ -24,6 +25,7 @@ int64_t SkinnyGemmGpuWorkspaceBytes(const SkinnyGemmProblem& problem);
 struct SkinnyGemmGpuPlan {
   std::optional<GeneralGemmPlan> general = std::nullopt;
   std::optional<RingGemmChoice> ring = std::nullopt;
+  std::optional<WaveGemmPlan> wave = std::nullopt;
 };
 
 absl::Status SkinnyGemmGpu(const SkinnyGemmArgs& args, const Stream& stream,
