@@ -87,6 +87,17 @@ const DeviceInfo& GetDeviceInfo(Device device) {
   return *none;
 }
 
+int64_t FreeMemoryBytes(Device device) {
+  if (device.backend == Backend::kCpu) {
+    return GetDeviceInfo(device).memory_bytes;
+  }
+  int64_t bytes = 0;
+  if constexpr (kHasGpu) {
+    if (!gpu_runtime::FreeMemory(device, &bytes).ok()) bytes = 0;
+  }
+  return bytes;
+}
+
 std::vector<Device> ListDevices() {
   std::vector<Device> devices = {Device{}};
   for (const DeviceInfo& info : Gpus()) devices.push_back(info.device);

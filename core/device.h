@@ -48,6 +48,10 @@ struct DeviceInfo {
 // range gives an empty name.
 const DeviceInfo& GetDeviceInfo(Device device);
 
+// Memory that a program can still ask for: of a GPU what its driver says is
+// free now, of the CPU the physical memory. 0 when that cannot be told.
+int64_t FreeMemoryBytes(Device device);
+
 // The CPU and every GPU that this build can use.
 std::vector<Device> ListDevices();
 

@@ -29,6 +29,10 @@ absl::Status Event::Record(const Stream& stream) {
   return absl::OkStatus();
 }
 
+absl::Status Event::Wait() const {
+  return ElapsedMicros(*this, *this).status();
+}
+
 absl::StatusOr<double> Event::ElapsedMicros(const Event& start,
                                             const Event& end) {
   if (!start.recorded_ || !end.recorded_) {

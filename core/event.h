@@ -21,6 +21,10 @@ class Event {
   // May be called again: the last recording counts.
   absl::Status Record(const Stream& stream);
 
+  // Until what was enqueued before the last recording is done.
+  // FailedPrecondition when there is none.
+  absl::Status Wait() const;
+
   // Microseconds from `start` to `end`; waits for both. FailedPrecondition
   // when one was not recorded, InvalidArgument when they are on two devices.
   static absl::StatusOr<double> ElapsedMicros(const Event& start,

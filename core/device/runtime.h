@@ -37,6 +37,8 @@ gpu::Error DeviceError();
 // The vendor's name and text for an error, and its kind.
 absl::Status ErrorStatus(const char* op, int code);
 
+// Memory that is free now.
+gpu::Error FreeMemory(Device device, int64_t* bytes);
 gpu::Error Allocate(Device device, int64_t bytes, void** data);
 void Free(Device device, void* data);
 

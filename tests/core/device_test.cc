@@ -162,6 +162,7 @@ TEST(Event, MeasuresTime) {
 
 TEST(Event, Errors) {
   Event recorded, fresh;
+  EXPECT_EQ(fresh.Wait().code(), absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(recorded.Record(Stream::Cpu()).ok());
   EXPECT_EQ(Event::ElapsedMicros(recorded, fresh).status().code(),
             absl::StatusCode::kFailedPrecondition);

@@ -99,6 +99,14 @@ absl::Status ErrorStatus(const char* op, int code) {
   }
 }
 
+Error FreeMemory(Device device, int64_t* bytes) {
+  size_t free = 0, total = 0;
+  const Error error =
+      On(device.index, [&] { return cudaMemGetInfo(&free, &total); });
+  *bytes = static_cast<int64_t>(free);
+  return error;
+}
+
 Error Allocate(Device device, int64_t bytes, void** data) {
   return On(device.index,
             [&] { return cudaMalloc(data, static_cast<size_t>(bytes)); });

@@ -51,6 +51,10 @@ absl::Status ErrorStatus(const char* op, int code) {
   return absl::InternalError(absl::StrCat(op, ": host SIMT error ", code));
 }
 
+gpu::Error FreeMemory(Device device, int64_t* bytes) {
+  *bytes = GetDeviceInfo(device).memory_bytes;
+  return {};
+}
 gpu::Error Allocate(Device device, int64_t bytes, void** data) {
   *data = nullptr;
   // NOTE: asked before malloc is, which ends the program under
