@@ -15,6 +15,7 @@ RANKS = {
     "activation": 3,
     "gemm": 3,
     "attention": 3,
+    "tokens": 3,
 }
 APPS = ("apps",)
 # bench/peers: what others write, to be timed beside ours.

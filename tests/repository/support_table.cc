@@ -19,6 +19,7 @@
 #include "lamina/quant/quantize/quantize_policy.h"
 #include "lamina/quant/scale.h"
 #include "lamina/reduce/reduce_rows/reduce_rows_policy.h"
+#include "lamina/tokens/embed_rows/embed_rows_policy.h"
 
 namespace lamina {
 namespace {
@@ -99,6 +100,7 @@ void WriteDocument() {
   Section("KV cache", {"cache"}, KvCacheTable{});
   Section("DecodeAttention", {"queries and output"}, DecodeAttentionTable{},
           "From a cache of every type below \"KV cache\".");
+  Section("EmbedRows", {"table", "y"}, EmbedRowsTable{});
 }
 
 }  // namespace
