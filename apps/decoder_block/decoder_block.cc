@@ -114,19 +114,30 @@ absl::StatusOr<DecoderBlock> DecoderBlock::Plan(
   reserve(block.layout_.normed, type, quantized ? 0 : config.hidden_dim);
   reserve(block.layout_.qkv, type, config.qkv_dim());
   reserve(block.layout_.attention, type, config.q_dim());
-  reserve(block.layout_.gate_up, type, 2 * config.ffn_dim);
+  reserve(block.layout_.gate_up, type,
+          config.fusion.activation ? 0 : 2 * config.ffn_dim);
   reserve(block.layout_.activated, type, quantized ? 0 : config.ffn_dim);
   reserve(block.layout_.codes, config.input_type,
           quantized
               ? std::max({config.hidden_dim, config.q_dim(), config.ffn_dim})
               : 0);
   reserve(block.layout_.scales, DType::kF32, quantized ? 1 : 0);
+  block.layout_.down_codes = block.layout_.codes;
+  block.layout_.down_scales = block.layout_.scales;
+  if (quantized && config.fusion.activation) {
+    reserve(block.layout_.down_codes, config.input_type, config.ffn_dim);
+    reserve(block.layout_.down_scales, DType::kF32, 1);
+  }
 
-  const int64_t projections[][2] = {{config.qkv_dim(), config.hidden_dim},
-                                    {config.hidden_dim, config.q_dim()},
-                                    {2 * config.ffn_dim, config.hidden_dim},
-                                    {config.hidden_dim, config.ffn_dim}};
-  for (const auto& [n, k] : projections) {
+  const struct {
+    int64_t n, k;
+    bool gated = false;
+  } projections[] = {
+      {config.qkv_dim(), config.hidden_dim},
+      {config.hidden_dim, config.q_dim()},
+      {2 * config.ffn_dim, config.hidden_dim, config.fusion.activation},
+      {config.hidden_dim, config.ffn_dim}};
+  for (const auto& [n, k, gated] : projections) {
     LAMINA_ASSIGN_OR_RETURN(const int64_t bytes,
                             SkinnyGemmWorkspaceBytes(
                                 {.m = tokens,
@@ -134,7 +145,9 @@ absl::StatusOr<DecoderBlock> DecoderBlock::Plan(
                                  .k = k,
                                  .x_type = quantized ? config.input_type : type,
                                  .w_type = config.weight_type,
-                                 .y_type = type},
+                                 .y_type = type,
+                                 .gated = gated,
+                                 .quantized = gated && quantized},
                                 device, config.num_threads));
     block.scratch_bytes_ = std::max(block.scratch_bytes_, bytes);
   }
@@ -191,16 +204,18 @@ struct DecoderBlock::Call {
   QuantizedOutput QuantizedInput(const LinearWeights& next,
                                  int64_t cols) const {
     if (!quantized()) return {};
+    const bool down = &next == &args.weights->down;
+    const Layout& layout = block.layout_;
     QuantizedOutput out;
-    out.codes = {.data = Bytes(block.layout_.codes),
+    out.codes = {.data = Bytes(down ? layout.down_codes : layout.codes),
                  .dtype = config().input_type,
                  .rows = tokens,
                  .cols = cols,
                  .row_stride = cols};
     if (config().input_quantization == InputQuantization::kPerRow) {
       out.dynamic = true;
-      out.scales =
-          PerRow(reinterpret_cast<float*>(Bytes(block.layout_.scales)));
+      out.scales = PerRow(reinterpret_cast<float*>(
+          Bytes(down ? layout.down_scales : layout.scales)));
     } else {
       // Static scales are only read.
       out.scales = PerTensor(const_cast<float*>(next.input_scale));
@@ -208,8 +223,9 @@ struct DecoderBlock::Call {
     return out;
   }
 
-  absl::Status Project(BlockStage stage, const LinearWeights& linear,
-                       int64_t input_offset, int64_t cols, MatrixView y) const {
+  // The projection with its input, still without a place for its output.
+  SkinnyGemmArgs Projection(BlockStage stage, const LinearWeights& linear,
+                            int64_t input_offset, int64_t cols) const {
     if (args.observe_input && !quantized()) {
       args.observe_input(stage, Activations(input_offset, cols));
     }
@@ -217,7 +233,6 @@ struct DecoderBlock::Call {
                            .w = linear.w,
                            .w_scales = linear.w_scales,
                            .bias = linear.bias,
-                           .y = y,
                            .workspace = Bytes(block.layout_.scratch),
                            .workspace_bytes = block.scratch_bytes_};
     if (quantized()) {
@@ -225,18 +240,55 @@ struct DecoderBlock::Call {
       gemm.x = input.codes;
       gemm.x_scales = input.scales;
     }
+    return gemm;
+  }
+
+  absl::Status Qkv() const {
+    SkinnyGemmArgs gemm = Projection(BlockStage::kQkv, args.weights->qkv,
+                                     block.layout_.normed, config().hidden_dim);
+    gemm.y = Activations(block.layout_.qkv, config().qkv_dim());
     return SkinnyGemm(gemm, stream);
   }
 
-  // h = norm(residual + delta), the residual updated; with !add of the
-  // residual alone.
-  absl::Status Norm(ConstVectorView weight, bool add,
+  // output and down: what the residual stream gets.
+  absl::Status Contribute(BlockStage stage, const LinearWeights& linear,
+                          int64_t input_offset, int64_t cols) const {
+    SkinnyGemmArgs gemm = Projection(stage, linear, input_offset, cols);
+    gemm.y = args.delta;
+    if (config().fusion.residual) {
+      gemm.y = args.residual;
+      gemm.residual = args.residual;
+    }
+    return SkinnyGemm(gemm, stream);
+  }
+
+  absl::Status GateUp() const {
+    SkinnyGemmArgs gemm = Projection(BlockStage::kGateUp, args.weights->gate_up,
+                                     block.layout_.normed, config().hidden_dim);
+    const int64_t ffn = config().ffn_dim;
+    if (!config().fusion.activation) {
+      gemm.y = Activations(block.layout_.gate_up, 2 * ffn);
+      return SkinnyGemm(gemm, stream);
+    }
+    gemm.gate = config().gate;
+    gemm.y.dtype = config().activation_type;
+    if (quantized()) {
+      gemm.quantized = QuantizedInput(args.weights->down, ffn);
+    } else {
+      gemm.y = Activations(block.layout_.activated, ffn);
+    }
+    return SkinnyGemm(gemm, stream);
+  }
+
+  // h = norm(residual + delta), the residual updated; of the residual alone
+  // where nothing is to be added.
+  absl::Status Norm(ConstVectorView weight, bool delta_is_zero,
                     const LinearWeights& next) const {
     const int64_t hidden = config().hidden_dim;
     const MatrixView y =
         quantized() ? MatrixView{} : Activations(block.layout_.normed, hidden);
     const QuantizedOutput codes = QuantizedInput(next, hidden);
-    if (!add) {
+    if (delta_is_zero || config().fusion.residual) {
       return RmsNorm({.x = args.residual,
                       .weight = weight,
                       .epsilon = config().epsilon,
@@ -300,6 +352,7 @@ struct DecoderBlock::Call {
   }
 
   absl::Status Activation() const {
+    if (config().fusion.activation) return absl::OkStatus();
     const int64_t ffn = config().ffn_dim;
     return GatedActivation(
         {.x = Activations(block.layout_.gate_up, 2 * ffn),
@@ -315,28 +368,25 @@ struct DecoderBlock::Call {
     const Layout& layout = block.layout_;
     switch (stage) {
       case BlockStage::kAttentionNorm:
-        return Norm(weights.attention_norm, !args.delta_is_zero, weights.qkv);
+        return Norm(weights.attention_norm, args.delta_is_zero, weights.qkv);
       case BlockStage::kQkv:
-        return Project(stage, weights.qkv, layout.normed, config().hidden_dim,
-                       Activations(layout.qkv, config().qkv_dim()));
+        return Qkv();
       case BlockStage::kRopeAppend:
         return RopeAppend();
       case BlockStage::kAttention:
         return Attention();
       case BlockStage::kOutput:
-        return Project(stage, weights.output, layout.attention,
-                       config().q_dim(), args.delta);
+        return Contribute(stage, weights.output, layout.attention,
+                          config().q_dim());
       case BlockStage::kFfnNorm:
-        return Norm(weights.ffn_norm, true, weights.gate_up);
+        return Norm(weights.ffn_norm, false, weights.gate_up);
       case BlockStage::kGateUp:
-        return Project(stage, weights.gate_up, layout.normed,
-                       config().hidden_dim,
-                       Activations(layout.gate_up, 2 * config().ffn_dim));
+        return GateUp();
       case BlockStage::kActivation:
         return Activation();
       case BlockStage::kDown:
-        return Project(stage, weights.down, layout.activated, config().ffn_dim,
-                       args.delta);
+        return Contribute(stage, weights.down, layout.activated,
+                          config().ffn_dim);
     }
     return absl::InternalError("DecoderBlock: no such stage");
   }
@@ -350,11 +400,13 @@ absl::Status DecoderBlock::Decode(const DecoderBlockArgs& args,
   LAMINA_RETURN_IF_ERROR(
       CheckShape(kOp, "residual", args.residual, 1, tokens, hidden));
   LAMINA_RETURN_IF_ERROR(
-      CheckShape(kOp, "delta", args.delta, 1, tokens, hidden));
-  LAMINA_RETURN_IF_ERROR(
       CheckDType(kOp, "residual", args.residual.dtype, config.activation_type));
-  LAMINA_RETURN_IF_ERROR(
-      CheckDType(kOp, "delta", args.delta.dtype, config.activation_type));
+  if (!config.fusion.residual) {
+    LAMINA_RETURN_IF_ERROR(
+        CheckShape(kOp, "delta", args.delta, 1, tokens, hidden));
+    LAMINA_RETURN_IF_ERROR(
+        CheckDType(kOp, "delta", args.delta.dtype, config.activation_type));
+  }
   if (tokens > config.max_tokens) {
     return InvalidArgument(
         kOp, "residual.rows", tokens,
@@ -406,6 +458,7 @@ absl::Status DecoderBlock::Decode(const DecoderBlockArgs& args,
     if (!args.events.empty()) {
       LAMINA_RETURN_IF_ERROR(args.events[i].Record(stream));
     }
+    if (stage < args.first_stage || stage > args.last_stage) continue;
     LAMINA_RETURN_IF_ERROR(AtStage(stage, call.Run(stage)));
   }
   if (!args.events.empty()) {

@@ -40,6 +40,16 @@
 // With `input_quantization` the norms and the activation write FP8 codes
 // straight into the projections that follow (and the attention output is
 // quantised by a Quantize).
+//
+// Stages may be fused (BlockFusion). Then each of these does what two did:
+//
+//   residual     output and down add to the residual in their epilogue; delta
+//                is neither read nor written, the norms are plain RmsNorms
+//   activation   gate_up's epilogue is the gated activation; the stage
+//                `activation` does nothing
+//
+// A fused result is rounded to activation_type once where a plain one is
+// rounded twice: with f32 the bits are the same.
 
 #include <array>
 #include <cstdint>
@@ -80,6 +90,14 @@ enum class InputQuantization : uint8_t {
   kPerRow,  // FP8 with a scale a row, computed on the fly
 };
 
+// Which stages run as one.
+struct BlockFusion {
+  bool residual = false;
+  bool activation = false;
+  friend constexpr bool operator==(const BlockFusion&,
+                                   const BlockFusion&) = default;
+};
+
 struct DecoderBlockConfig {
   int64_t hidden_dim = 0;
   int64_t ffn_dim = 0;
@@ -95,9 +113,10 @@ struct DecoderBlockConfig {
   DType kv_type = DType::kBF16;
   InputQuantization input_quantization = InputQuantization::kNone;
   DType input_type = DType::kF8E4M3Fn;  // of quantised inputs
-  int64_t max_tokens = 1;               // most rows of one Decode
-  int64_t max_positions = 0;            // capacity of a sequence
-  int num_threads = 0;                  // CPU: most threads of the stream
+  BlockFusion fusion = {};
+  int64_t max_tokens = 1;     // most rows of one Decode
+  int64_t max_positions = 0;  // capacity of a sequence
+  int num_threads = 0;        // CPU: most threads of the stream
 
   int64_t q_dim() const { return heads * head_dim; }
   int64_t kv_dim() const { return kv_heads * head_dim; }
@@ -129,12 +148,16 @@ struct DecoderBlockArgs {
   const int32_t* positions = nullptr;     // [tokens]
   int64_t max_position = 0;               // upper bound of positions
   MatrixView residual;                    // [tokens, hidden_dim], in and out
-  MatrixView delta;                       // [tokens, hidden_dim], in and out
+  MatrixView delta;                       // the same; not if fusion.residual
   bool delta_is_zero = false;             // first block: delta is only written
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
   // Empty, or kNumBlockStages + 1 events, recorded around the stages.
   absl::Span<Event> events = {};
+  // Only these stages, for benchmarks: what the others leave in the workspace
+  // is taken as it is there.
+  BlockStage first_stage = BlockStage::kAttentionNorm;
+  BlockStage last_stage = BlockStage::kDown;
   // For calibration: called with the stage and the input of each projection
   // once its producer is enqueued. Not with quantised inputs.
   std::function<void(BlockStage, const ConstMatrixView&)> observe_input = {};
@@ -169,7 +192,9 @@ class DecoderBlock {
     int64_t activated = 0;  // [tokens, ffn_dim]
     int64_t codes = 0;      // [tokens, widest projection input], FP8
     int64_t scales = 0;     // [tokens]
-    int64_t scratch = 0;    // workspace of the operators
+    // Of the input of `down`; the same memory unless gate_up writes it.
+    int64_t down_codes = 0, down_scales = 0;
+    int64_t scratch = 0;  // workspace of the operators
   };
   struct Call;
 

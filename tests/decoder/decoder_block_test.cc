@@ -307,6 +307,75 @@ TEST(DecoderBlock, PrefillEqualsDecodingTokenByTokenBitForBit) {
   }
 }
 
+std::vector<float> Sum(const std::vector<float>& a,
+                       const std::vector<float>& b) {
+  std::vector<float> sum(a.size());
+  for (size_t i = 0; i < a.size(); ++i) sum[i] = a[i] + b[i];
+  return sum;
+}
+
+TEST(DecoderBlock, FusedStagesGiveTheSameBitsInF32) {
+  for (const auto& [weights, inputs] :
+       {std::pair(DType::kBF16, InputQuantization::kNone),
+        std::pair(DType::kF8E4M3Fn, InputQuantization::kPerRow),
+        std::pair(DType::kF8E4M3Fn, InputQuantization::kStatic)}) {
+    DecoderBlockConfig config = SmallConfig(weights);
+    config.input_quantization = inputs;
+    TestBlock plain(config);
+    std::vector<float> residual = RandomResidual(5, config.hidden_dim);
+    const std::vector<float> start = residual;
+    const std::vector<float> delta = plain.Run(plain.NewCache(), residual, 0);
+    const std::vector<float> want = Sum(residual, delta);
+    for (const BlockFusion fusion :
+         {BlockFusion{.residual = true}, BlockFusion{.activation = true},
+          BlockFusion{.residual = true, .activation = true}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << Name(weights) << " residual " << fusion.residual
+                   << " activation " << fusion.activation);
+      config.fusion = fusion;
+      TestBlock fused(config);
+      std::vector<float> state = start;
+      const std::vector<float> left = fused.Run(fused.NewCache(), state, 0);
+      if (fusion.residual) {
+        for (const float value : left) ASSERT_TRUE(std::isnan(value));
+        EXPECT_EQ(state, want);
+      } else {
+        EXPECT_EQ(state, residual);
+        EXPECT_EQ(left, delta);
+      }
+    }
+  }
+}
+
+TEST(DecoderBlock, StagesOneByOneAreTheBlock) {
+  const DecoderBlockConfig config = SmallConfig();
+  TestBlock test(config);
+  std::vector<float> residual = RandomResidual(1, config.hidden_dim);
+  std::vector<float> state = residual;
+  const std::vector<float> want = test.Run(test.NewCache(), residual, 0);
+  std::vector<float> delta(state.size());
+  const auto workspace =
+      Buffer::Allocate(Device{}, test.block->workspace_bytes());
+  const int32_t position = 0, sequence = 1;
+  DecoderBlockArgs args;
+  args.weights = &test.weights;
+  args.cache = test.NewCache();
+  args.rope_table = test.RopeTable();
+  args.sequence_ids = &sequence;
+  args.positions = &position;
+  args.residual = Matrix(state.data(), 1, config.hidden_dim);
+  args.delta = Matrix(delta.data(), 1, config.hidden_dim);
+  args.delta_is_zero = true;
+  args.workspace = workspace->data();
+  args.workspace_bytes = workspace->bytes();
+  for (int i = 0; i < kNumBlockStages; ++i) {
+    args.first_stage = args.last_stage = static_cast<BlockStage>(i);
+    ASSERT_TRUE(test.block->Decode(args, Stream::Cpu(1)).ok());
+  }
+  EXPECT_EQ(state, residual);
+  EXPECT_EQ(delta, want);
+}
+
 TEST(DecoderBlock, TwoHostThreadsAtOnceGiveTheSameBits) {
   const DecoderBlockConfig config = SmallConfig();
   TestBlock test(config);
