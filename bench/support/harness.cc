@@ -14,13 +14,6 @@
 namespace lamina::bench {
 namespace {
 
-Timing Summarise(std::vector<double> us) {
-  if (us.empty()) return {};
-  std::sort(us.begin(), us.end());
-  const double median = us[us.size() / 2];
-  return {median, (us.back() - us.front()) / 2 / median};
-}
-
 // Collects the repetitions of one benchmark.
 class Collector : public benchmark::BenchmarkReporter {
  public:

@@ -17,6 +17,8 @@ struct Timing {
   double noise = 0;  // half of their range, as a part of the median
 };
 
+Timing Summarise(std::vector<double> us);
+
 // Microseconds a call, measured once.
 using MeasureOnce = std::function<absl::StatusOr<double>()>;
 absl::StatusOr<Timing> Repeat(int repeats, const MeasureOnce& once);
