@@ -36,6 +36,9 @@
 #include "lamina/quant/dequantize.h"
 #include "lamina/quant/quantize.h"
 #include "lamina/reduce/reduce_rows.h"
+#include "lamina/tokens/advance_tokens.h"
+#include "lamina/tokens/embed_rows.h"
+#include "lamina/transformer/decode_loop.h"
 #include "lamina/transformer/transformer.h"
 
 namespace lamina::header_examples {
@@ -304,6 +307,32 @@ void Print(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
   return;
 }
 
+absl::Status Embed(const BF16* table, int64_t vocabulary, const int64_t* ids,
+                   int64_t tokens, BF16* hidden, int64_t hidden_dim,
+                   Stream stream) {
+  // tokens/embed_rows.h
+  absl::Status status =
+      EmbedRows({.table = Matrix(table, vocabulary, hidden_dim),
+                 .ids = Vector(ids, tokens),
+                 .y = Matrix(hidden, tokens, hidden_dim)},
+                stream);
+  return status;
+}
+
+absl::Status Advance(const int64_t* ids, int64_t sequences, int64_t capacity,
+                     int32_t* positions, int64_t* history, int64_t slots,
+                     int64_t* step, Stream stream) {
+  // tokens/advance_tokens.h
+  absl::Status status =
+      AdvanceTokens({.ids = Vector(ids, sequences),
+                     .positions = Vector(positions, sequences),
+                     .last_position = capacity - 1,
+                     .history = Matrix(history, slots, sequences),
+                     .step = step},
+                    stream);
+  return status;
+}
+
 absl::Status Generate(const std::string& path,
                       const TransformerOptions& options,
                       const std::vector<int32_t>& ids,
@@ -319,6 +348,21 @@ absl::Status Generate(const std::string& path,
        .logits = Matrix(logits.data(), 1, model.config().vocab_size)},
       stream);
   return status;
+}
+
+absl::Status DecodeHundred(Transformer& model,
+                           const std::vector<int32_t>& prompt,
+                           std::vector<int32_t>& tokens, Stream stream) {
+  // apps/transformer/decode_loop.h
+  LAMINA_ASSIGN_OR_RETURN(DecodeLoop loop,
+                          DecodeLoop::Create(model, {.batch = 1}, stream));
+  LAMINA_RETURN_IF_ERROR(loop.Prefill(0, prompt));
+  LAMINA_RETURN_IF_ERROR(loop.Start());
+  for (int64_t step = 0; step < 100; ++step) {
+    LAMINA_RETURN_IF_ERROR(loop.Step());  // enqueued: runs ahead
+    LAMINA_RETURN_IF_ERROR(loop.ReadTokens(step, absl::MakeSpan(tokens)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lamina::header_examples
