@@ -15,12 +15,10 @@
 namespace lamina::cli {
 
 absl::StatusOr<int> RunBench(const BenchOptions& options) {
-  LAMINA_ASSIGN_OR_RETURN(const Device device, ChooseDevice(options));
-  LAMINA_ASSIGN_OR_RETURN(const OwnedStream owned, OwnedStream::Create(device));
-  const Stream stream = device.backend == Backend::kCpu
-                            ? Stream::Cpu(options.threads)
-                            : owned.stream();
-  const std::vector<bench::Case> cases = bench::AllCases(device.backend);
+  LAMINA_ASSIGN_OR_RETURN(const ChosenStream chosen, ChooseStream(options));
+  const Stream stream = chosen.stream;
+  const std::vector<bench::Case> cases =
+      bench::AllCases(stream.device().backend);
   std::set<std::string> ops;
   for (const bench::Case& item : cases) ops.insert(item.op);
   if (!options.op.empty() && ops.count(options.op) == 0) {

@@ -18,6 +18,7 @@
 #include "lamina/model/checkpoint.h"
 #include "lamina/model/tokenizer.h"
 #include "lamina/model/utf8_stream.h"
+#include "lamina/transformer/decode_loop.h"
 #include "lamina/transformer/transformer.h"
 #include "nlohmann/json.hpp"
 
@@ -86,11 +87,16 @@ class Generation {
       events_.resize(static_cast<size_t>(model_.num_events()));
     }
     LAMINA_ASSIGN_OR_RETURN(
-        logits_,
-        Buffer::Allocate(stream_.device(),
-                         4 * options_.batch * model_.config().vocab_size));
-    LAMINA_RETURN_IF_ERROR(Prefill());
-    LAMINA_RETURN_IF_ERROR(Decode());
+        DecodeLoop loop,
+        DecodeLoop::Create(
+            model_, {.batch = options_.batch, .greedy = greedy()}, stream_));
+    LAMINA_RETURN_IF_ERROR(Prefill(loop));
+    std::signal(SIGINT, OnInterrupt);
+    const absl::Status decoded = Decode(loop);
+    std::signal(SIGINT, SIG_DFL);
+    // NOTE: before the loop's memory goes: a step may still be running.
+    LAMINA_RETURN_IF_ERROR(Synchronize(stream_));
+    LAMINA_RETURN_IF_ERROR(decoded);
     Emit(text_stream_.Finish());
     if (trace_) return trace_->Write(options_.trace);
     return absl::OkStatus();
@@ -112,7 +118,7 @@ class Generation {
               {"kv", memory.kv},
               {"workspace", memory.workspace}}},
             {"device", GetDeviceInfo(stream_.device()).name},
-            {"kernels", CpuTargetName()},
+            {"kernels", KernelsName(stream_.device())},
             {"threads", stream_.num_threads()},
             {"batch", options_.batch}};
   }
@@ -130,25 +136,15 @@ class Generation {
                  DecodeBandwidth() * 1e-9, HumanBytes(memory.weights).c_str(),
                  HumanBytes(memory.kv).c_str(),
                  HumanBytes(memory.workspace).c_str(),
-                 GetDeviceInfo(stream_.device()).name.c_str(), CpuTargetName(),
-                 stream_.num_threads());
+                 GetDeviceInfo(stream_.device()).name.c_str(),
+                 KernelsName(stream_.device()).c_str(), stream_.num_threads());
   }
 
  private:
-  MatrixView Logits(int64_t first, int64_t rows) const {
-    const int64_t vocab = model_.config().vocab_size;
-    return Matrix(logits_.as<float>() + first * vocab, rows, vocab);
-  }
+  bool greedy() const { return options_.temperature <= 0; }
 
-  absl::Status Forward(const char* what, absl::Span<const int32_t> tokens,
-                       absl::Span<const int32_t> sequences,
-                       absl::Span<const int32_t> positions, MatrixView logits) {
-    LAMINA_RETURN_IF_ERROR(model_.Forward({.tokens = tokens,
-                                           .sequence_ids = sequences,
-                                           .positions = positions,
-                                           .logits = logits,
-                                           .events = absl::MakeSpan(events_)},
-                                          stream_));
+  // Adds the spans of the step that was enqueued last.
+  absl::Status TraceStep(const char* what) {
     if (!trace_) return absl::OkStatus();
     constexpr int kStep = kNumBlockStages + 1;
     for (int64_t layer = 0; layer < model_.config().num_layers; ++layer) {
@@ -163,40 +159,44 @@ class Generation {
     return trace_->Add("output_projection", what, last[0], last[1]);
   }
 
-  absl::Status Prefill() {
+  // Up to the first token of every sequence.
+  absl::Status Prefill(DecodeLoop& loop) {
     const auto start = std::chrono::steady_clock::now();
-    const int64_t count = static_cast<int64_t>(prompt_.size());
     for (int64_t s = 0; s < options_.batch; ++s) {
-      for (int64_t begin = 0; begin < count; begin += kPrefillTokens) {
-        const int64_t rows = std::min(kPrefillTokens, count - begin);
-        std::vector<int32_t> positions, sequences;
-        for (int64_t t = 0; t < rows; ++t) {
-          positions.push_back(static_cast<int32_t>(begin + t));
-          sequences.push_back(static_cast<int32_t>(s));
-        }
-        const bool last = begin + rows == count;
-        LAMINA_RETURN_IF_ERROR(
-            Forward("prefill",
-                    absl::MakeConstSpan(prompt_).subspan(
-                        static_cast<size_t>(begin), static_cast<size_t>(rows)),
-                    sequences, positions, last ? Logits(s, 1) : MatrixView{}));
-      }
+      LAMINA_RETURN_IF_ERROR(
+          loop.Prefill(s, prompt_, absl::MakeSpan(events_),
+                       [this] { return TraceStep("prefill"); }));
     }
+    LAMINA_RETURN_IF_ERROR(Synchronize(stream_));
     prefill_seconds_ = SecondsSince(start);
-    Choose();
+    LAMINA_RETURN_IF_ERROR(loop.Start());
+    LAMINA_RETURN_IF_ERROR(ChooseOnHost(loop));
+    LAMINA_RETURN_IF_ERROR(Take(loop, 0));
     first_token_seconds_ = SecondsSince(start);
     return absl::OkStatus();
   }
 
-  // Takes the next token of every sequence from its logits.
-  void Choose() {
+  // Samples, where the device does not choose.
+  absl::Status ChooseOnHost(DecodeLoop& loop) {
+    if (greedy()) return absl::OkStatus();
     const size_t vocab = static_cast<size_t>(model_.config().vocab_size);
+    host_logits_.resize(ids_.size() * vocab);
+    LAMINA_RETURN_IF_ERROR(loop.ReadLogits(absl::MakeSpan(host_logits_)));
+    std::vector<int32_t> chosen;
     for (size_t s = 0; s < ids_.size(); ++s) {
-      const int32_t id =
-          samplers_[s].Sample({logits_.as<float>() + s * vocab, vocab});
-      next_.resize(ids_.size());
-      next_[s] = id;
+      chosen.push_back(
+          samplers_[s].Sample({host_logits_.data() + s * vocab, vocab}));
+    }
+    return loop.Choose(chosen);
+  }
+
+  // Notes the choice `index` of every sequence.
+  absl::Status Take(DecodeLoop& loop, int64_t index) {
+    std::vector<int32_t> chosen(ids_.size());
+    LAMINA_RETURN_IF_ERROR(loop.ReadTokens(index, absl::MakeSpan(chosen)));
+    for (size_t s = 0; s < ids_.size(); ++s) {
       if (done_[s]) continue;
+      const int32_t id = chosen[s];
       ids_[s].push_back(id);
       const bool stop = tokenizer_.IsValid(id) && tokenizer_.IsStop(id) &&
                         !options_.ignore_eos;
@@ -206,6 +206,7 @@ class Generation {
         Emit(text_stream_.Push(id));
       }
     }
+    return absl::OkStatus();
   }
 
   bool AllDone() const {
@@ -215,31 +216,35 @@ class Generation {
     return true;
   }
 
-  absl::Status Decode() {
-    std::signal(SIGINT, OnInterrupt);
+  absl::Status EnqueueStep(DecodeLoop& loop) {
+    LAMINA_RETURN_IF_ERROR(loop.Step(absl::MakeSpan(events_)));
+    LAMINA_RETURN_IF_ERROR(TraceStep("decode"));
+    return ChooseOnHost(loop);
+  }
+
+  absl::Status Decode(DecodeLoop& loop) {
     const auto start = std::chrono::steady_clock::now();
-    int64_t position = static_cast<int64_t>(prompt_.size());
-    std::vector<int32_t> sequences(ids_.size()), positions(ids_.size());
-    for (size_t s = 0; s < ids_.size(); ++s) {
-      sequences[s] = static_cast<int32_t>(s);
-    }
+    // A GPU already has its next step when its last tokens are looked at. The
+    // last step is then for nothing.
+    const bool on_gpu = stream_.device().backend != Backend::kCpu;
+    const int64_t ahead = on_gpu && greedy() && !trace_ ? 1 : 0;
+    const int64_t prompt = static_cast<int64_t>(prompt_.size());
     for (int64_t made = 1; made < options_.max_tokens && !AllDone(); ++made) {
-      if (position >= model_.max_positions()) break;
       if (interrupted) {
         finish_reason_ = "interrupted";
         break;
       }
-      for (int32_t& p : positions) p = static_cast<int32_t>(position);
-      const std::vector<int32_t> tokens = next_;
-      LAMINA_RETURN_IF_ERROR(Forward("decode", tokens, sequences, positions,
-                                     Logits(0, options_.batch)));
-      Choose();
-      ++position;
+      while (loop.choices() <=
+                 std::min(made + ahead, options_.max_tokens - 1) &&
+             loop.has_room()) {
+        LAMINA_RETURN_IF_ERROR(EnqueueStep(loop));
+      }
+      if (loop.choices() <= made) break;  // the model's context is full
+      LAMINA_RETURN_IF_ERROR(Take(loop, made));
       ++steps_;
-      context_sum_ += position;
+      context_sum_ += prompt + made;
     }
     decode_seconds_ = SecondsSince(start);
-    std::signal(SIGINT, SIG_DFL);
     return absl::OkStatus();
   }
 
@@ -275,10 +280,9 @@ class Generation {
   std::vector<int32_t> prompt_;
   std::vector<std::vector<int32_t>> ids_;  // generated, by sequence
   std::vector<bool> done_;
-  std::vector<int32_t> next_;
+  std::vector<float> host_logits_;
   std::string text_;
   std::string finish_reason_ = "length";
-  Buffer logits_;
   std::optional<Trace> trace_;
   std::vector<Event> events_;
   double prefill_seconds_ = 0, decode_seconds_ = 0, first_token_seconds_ = 0;
@@ -288,7 +292,8 @@ class Generation {
 }  // namespace
 
 absl::StatusOr<int> RunGenerate(const GenerateOptions& options) {
-  LAMINA_ASSIGN_OR_RETURN(const Stream stream, MakeStream(options));
+  LAMINA_ASSIGN_OR_RETURN(const ChosenStream chosen, ChooseStream(options));
+  const Stream stream = chosen.stream;
   LAMINA_RETURN_IF_ERROR(CheckCanWrite(options.trace));
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
@@ -304,6 +309,10 @@ absl::StatusOr<int> RunGenerate(const GenerateOptions& options) {
 
   TransformerOptions load;
   if (!options.weights.empty()) load.weight_type = WeightType(options.weights);
+  if (!options.activation_type.empty()) {
+    load.activation_type = WeightType(options.activation_type);
+  }
+  load.fusion = FusionOf(options.fuse);
   load.kv_type = WeightType(options.kv);
   load.sequences = options.batch;
   load.max_positions =

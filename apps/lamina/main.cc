@@ -24,6 +24,8 @@ namespace {
 
 const CLI::IsMember kBackends({"cpu", "cuda", "hip"});
 const CLI::IsMember kWeightTypes({"bf16", "fp8"});
+const CLI::IsMember kActivationTypes({"f32", "bf16", "f16"});
+const CLI::IsMember kFusions({"none", "residual", "activation", "all"});
 
 // CLI::Range lets NaN through: it is neither below nor above.
 std::string RefuseNan(const std::string& text) {
@@ -153,6 +155,20 @@ class CommandLine {
     return command;
   }
 
+  // Of the commands that run decoder blocks.
+  template <class Options>
+  static void AddBlockSwitches(CLI::App* c, Options& options) {
+    c->add_option("--activation-type", options.activation_type,
+                  "Between the stages: f32, bf16 or f16; default: f32 on the "
+                  "CPU, bf16 on a GPU")
+        ->check(kActivationTypes);
+    c->add_option("--fuse", options.fuse,
+                  "Stages that run as one: the residual's addition, the "
+                  "gated activation, all, none")
+        ->check(kFusions)
+        ->capture_default_str();
+  }
+
   void AddDevices() {
     Add("devices", "What this machine has, and its measured memory bandwidth",
         devices_, RunDevices);
@@ -167,8 +183,9 @@ class CommandLine {
                       ->capture_default_str();
     auto* inputs =
         c->add_option("--inputs", block_.inputs,
-                      "Quantise the projections' inputs: none or per_row")
-            ->check(CLI::IsMember({"none", "per_row"}))
+                      "Quantise the projections' inputs: none, per_row or "
+                      "static")
+            ->check(CLI::IsMember({"none", "per_row", "static"}))
             ->capture_default_str();
     c->add_option("--model", block_.model,
                   "A .gguf or .safetensors file or a directory: the model's "
@@ -182,6 +199,14 @@ class CommandLine {
     c->add_option("--kv", block_.kv, "KV cache: bf16 or fp8")
         ->check(kWeightTypes)
         ->capture_default_str();
+    AddBlockSwitches(c, block_);
+    c->add_option("--layers", block_.layers,
+                  "Layers to go round; 0: enough to keep the caches cold")
+        ->check(CLI::Range(0, 1000))
+        ->excludes("--model");
+    c->add_flag("--lm-head", block_.lm_head,
+                "Also time a decoding step of a model of these layers, with "
+                "embedding, final norm, output matrix and greedy choice");
     c->add_option("--batch", block_.batch, "Sequences, one token each")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
@@ -222,6 +247,7 @@ class CommandLine {
     c->add_option("--kv", generate_.kv, "KV cache: bf16 or fp8")
         ->check(kWeightTypes)
         ->capture_default_str();
+    AddBlockSwitches(c, generate_);
     c->add_option("--batch", generate_.batch,
                   "Decode this many copies of the prompt at once")
         ->check(CLI::Range(1, 256))

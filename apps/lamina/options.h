@@ -35,7 +35,11 @@ struct BlockOptions : CommonOptions {
   std::string model;
   std::string weights = "bf16";
   std::string kv = "bf16";
-  std::string inputs = "none";  // quantised projection inputs: none, per_row
+  std::string inputs = "none";  // quantised: none, per_row, static
+  std::string activation_type;  // empty: f32 on the CPU, bf16 on a GPU
+  std::string fuse = "none";
+  int64_t layers = 0;    // 0: enough to keep the caches cold
+  bool lm_head = false;  // a whole model of these layers, too
   int64_t batch = 1;
   int64_t context = 1024;
   int iterations = 0;  // 0: about a second's worth
@@ -51,6 +55,8 @@ struct GenerateOptions : CommonOptions {
   int64_t max_tokens = 256;
   std::string weights;  // empty: as the file has them
   std::string kv = "bf16";
+  std::string activation_type;  // empty: f32 on the CPU, bf16 on a GPU
+  std::string fuse = "none";
   int64_t batch = 1;
   double temperature = 0;
   double top_p = 1;

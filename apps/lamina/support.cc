@@ -49,6 +49,20 @@ absl::StatusOr<Device> ChooseDevice(const CommonOptions& options) {
   return device;
 }
 
+absl::StatusOr<ChosenStream> ChooseStream(const CommonOptions& options) {
+  LAMINA_ASSIGN_OR_RETURN(const Device device, ChooseDevice(options));
+  LAMINA_ASSIGN_OR_RETURN(OwnedStream owned, OwnedStream::Create(device));
+  const Stream stream = device.backend == Backend::kCpu
+                            ? Stream::Cpu(options.threads)
+                            : owned.stream();
+  return ChosenStream{std::move(owned), stream};
+}
+
+std::string KernelsName(Device device) {
+  return device.backend == Backend::kCpu ? CpuTargetName()
+                                         : GetDeviceInfo(device).arch;
+}
+
 absl::StatusOr<Stream> MakeStream(const CommonOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const Device device, ChooseDevice(options));
   if (device.backend != Backend::kCpu) {
@@ -69,7 +83,14 @@ absl::Status GpuStatus() {
 }
 
 DType WeightType(const std::string& name) {
+  if (name == "f32") return DType::kF32;
+  if (name == "f16") return DType::kF16;
   return name == "fp8" ? DType::kF8E4M3Fn : DType::kBF16;
+}
+
+BlockFusion FusionOf(const std::string& name) {
+  return {.residual = name == "residual" || name == "all",
+          .activation = name == "activation" || name == "all"};
 }
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {

@@ -12,6 +12,7 @@
 #include "lamina/core/device.h"
 #include "lamina/core/dtype.h"
 #include "lamina/core/stream.h"
+#include "lamina/decoder_block/decoder_block.h"
 
 namespace lamina::cli {
 
@@ -19,15 +20,27 @@ namespace lamina::cli {
 // this build or machine has no such device.
 absl::StatusOr<Device> ChooseDevice(const CommonOptions& options);
 
-// The stream that --backend and --threads ask for, for the commands that run
-// on the CPU.
+// The stream that --backend and --threads ask for.
+struct ChosenStream {
+  OwnedStream owned;
+  Stream stream;
+};
+absl::StatusOr<ChosenStream> ChooseStream(const CommonOptions& options);
+
+// The same for the commands that run on the CPU.
 absl::StatusOr<Stream> MakeStream(const CommonOptions& options);
+
+// What a report says of the kernels: the CPU's SIMD target, a GPU's
+// architecture.
+std::string KernelsName(Device device);
 
 // OK when this build has no GPU backend or finds a GPU; else why it finds none.
 absl::Status GpuStatus();
 
-// "bf16" -> kBF16, "fp8" -> kF8E4M3Fn.
+// "bf16" -> kBF16, "fp8" -> kF8E4M3Fn, "f32" -> kF32, "f16" -> kF16.
 DType WeightType(const std::string& name);
+// "none", "residual", "activation", "all".
+BlockFusion FusionOf(const std::string& name);
 
 // The whole file or pipe; NotFound or InvalidArgument name it. At most 64 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
