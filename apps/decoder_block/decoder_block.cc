@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "lamina/activation/gated_activation.h"
 #include "lamina/attention/decode_attention.h"
+#include "lamina/attention/rope_append.h"
 #include "lamina/core/math.h"
 #include "lamina/core/status.h"
 #include "lamina/gemm/skinny_gemm.h"
@@ -306,25 +307,21 @@ struct DecoderBlock::Call {
                       stream);
   }
 
-  absl::Status RopeAppend() const {
+  absl::Status RopeAndAppend() const {
     const MatrixView q = QkvHeads(0, config().heads);
     const MatrixView k = QkvHeads(config().q_dim(), config().kv_heads);
     const MatrixView v =
         QkvHeads(config().q_dim() + config().kv_dim(), config().kv_heads);
-    for (const MatrixView& x : {q, k}) {
-      LAMINA_RETURN_IF_ERROR(Rope({.x = x,
-                                   .y = x,
-                                   .table = args.rope_table,
-                                   .positions = args.positions,
-                                   .pairing = config().rope_pairing},
-                                  stream));
-    }
-    return KvAppend({.k = k,
-                     .v = v,
-                     .cache = args.cache,
-                     .sequence_ids = args.sequence_ids,
-                     .positions = args.positions},
-                    stream);
+    return RopeAppend({.q = q,
+                       .y = q,
+                       .k = k,
+                       .v = v,
+                       .table = args.rope_table,
+                       .pairing = config().rope_pairing,
+                       .cache = args.cache,
+                       .sequence_ids = args.sequence_ids,
+                       .positions = args.positions},
+                      stream);
   }
 
   absl::Status Attention() const {
@@ -372,7 +369,7 @@ struct DecoderBlock::Call {
       case BlockStage::kQkv:
         return Qkv();
       case BlockStage::kRopeAppend:
-        return RopeAppend();
+        return RopeAndAppend();
       case BlockStage::kAttention:
         return Attention();
       case BlockStage::kOutput:

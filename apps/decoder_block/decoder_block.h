@@ -25,7 +25,7 @@
 //   stage           operator                      reads → writes
 //   attention_norm  AddRmsNorm (or RmsNorm)       delta, residual → residual, h
 //   qkv             SkinnyGemm                    h → q, k, v
-//   rope_append     Rope, Rope, KvAppend          q, k, v → q, cache
+//   rope_append     RopeAppend                    q, k, v → q, cache
 //   attention       DecodeAttention (, Quantize)  q, cache → a
 //   output          SkinnyGemm                    a → delta
 //   ffn_norm        AddRmsNorm                    delta, residual → residual, h
