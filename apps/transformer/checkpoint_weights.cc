@@ -39,7 +39,11 @@ class CheckpointSource : public WeightSource {
   absl::Status Fill(const std::string& name, VectorView to) override {
     LAMINA_ASSIGN_OR_RETURN(const CheckpointTensor* tensor,
                             checkpoint_.Tensor(name));
-    return Read(*tensor, Matrix(static_cast<float*>(to.data), 1, to.size));
+    return Read(*tensor, {.data = to.data,
+                          .dtype = to.dtype,
+                          .rows = 1,
+                          .cols = to.size,
+                          .row_stride = to.size});
   }
 
   absl::Status FillBf16(const std::vector<std::string>& names,
@@ -106,8 +110,7 @@ class CheckpointSource : public WeightSource {
       for (int64_t row = 0; row < tensor.rows(); ++row) {
         rows.push_back(LoadScale(tensor.scales, row, 0));
       }
-      LAMINA_RETURN_IF_ERROR(
-          Copy(codes, tensor.data, tensor.bytes, stream_));
+      LAMINA_RETURN_IF_ERROR(Copy(codes, tensor.data, tensor.bytes, stream_));
       return Copy(scales, rows.data(), 4 * tensor.rows(), stream_);
     }
     return MakeFp8(tensor, codes, scales);

@@ -29,8 +29,8 @@ int64_t PositionBound(int64_t position, int64_t capacity) {
 absl::StatusOr<DecodeLoop> DecodeLoop::Create(Transformer& model,
                                               const DecodeLoopOptions& options,
                                               Stream stream) {
-  const int64_t most = std::min(
-      {model.sequences(), model.max_tokens(), model.max_logits()});
+  const int64_t most =
+      std::min({model.sequences(), model.max_tokens(), model.max_logits()});
   if (options.batch < 1 || options.batch > most) {
     return InvalidArgument(
         kOp, "batch", options.batch,
@@ -70,9 +70,10 @@ MatrixView DecodeLoop::logits() const {
                 model_->config().vocab_size);
 }
 
-absl::Status DecodeLoop::Prefill(
-    int64_t sequence, absl::Span<const int32_t> tokens,
-    absl::Span<Event> events, const std::function<absl::Status()>& observe) {
+absl::Status DecodeLoop::Prefill(int64_t sequence,
+                                 absl::Span<const int32_t> tokens,
+                                 absl::Span<Event> events,
+                                 const std::function<absl::Status()>& observe) {
   if (sequence < 0 || sequence >= options_.batch) {
     return InvalidArgument(kOp, "sequence", sequence,
                            absl::StrCat("in [0, ", options_.batch, ")"));
@@ -140,14 +141,13 @@ absl::Status DecodeLoop::Start() {
 
 absl::Status DecodeLoop::EnqueueForward(const Stream& stream,
                                         absl::Span<Event> events) {
-  return model_->ForwardOnDevice(
-      {.tokens = options_.batch,
-       .ids = At<int64_t>(ids_offset_),
-       .positions = At<int32_t>(positions_offset_),
-       .max_position = bound_ - 1,
-       .logits = logits(),
-       .events = events},
-      stream);
+  return model_->ForwardOnDevice({.tokens = options_.batch,
+                                  .ids = At<int64_t>(ids_offset_),
+                                  .positions = At<int32_t>(positions_offset_),
+                                  .max_position = bound_ - 1,
+                                  .logits = logits(),
+                                  .events = events},
+                                 stream);
 }
 
 absl::Status DecodeLoop::EnqueueAdvance(const Stream& stream) {
@@ -155,17 +155,15 @@ absl::Status DecodeLoop::EnqueueAdvance(const Stream& stream) {
       {.ids = ids(),
        .positions = Vector(At<int32_t>(positions_offset_), options_.batch),
        .last_position = model_->max_positions() - 1,
-       .history = Matrix(At<int64_t>(history_offset_), kHistory,
-                         options_.batch),
+       .history =
+           Matrix(At<int64_t>(history_offset_), kHistory, options_.batch),
        .step = At<int64_t>(step_offset_)},
       stream);
 }
 
 absl::Status DecodeLoop::EnqueueChoice(const Stream& stream) {
-  LAMINA_RETURN_IF_ERROR(ReduceRows({.x = logits(),
-                                     .reduction = RowReduction::kArgMax,
-                                     .y = ids()},
-                                    stream));
+  LAMINA_RETURN_IF_ERROR(ReduceRows(
+      {.x = logits(), .reduction = RowReduction::kArgMax, .y = ids()}, stream));
   return EnqueueAdvance(stream);
 }
 
@@ -220,8 +218,7 @@ absl::Status DecodeLoop::Step(absl::Span<Event> events) {
   return options_.greedy ? NoteChoice() : absl::OkStatus();
 }
 
-absl::Status DecodeLoop::ReadTokens(int64_t index,
-                                    absl::Span<int32_t> tokens) {
+absl::Status DecodeLoop::ReadTokens(int64_t index, absl::Span<int32_t> tokens) {
   if (index < 0 || index >= choices_ || index < choices_ - kHistory) {
     return InvalidArgument(
         kOp, "index", index,

@@ -67,10 +67,9 @@ class DecodeLoop {
   // Appends tokens to a sequence, Transformer::max_tokens() at a time, and
   // computes the logits of the last one. Before Start; lengths may differ.
   // `observe`, if any, is called after each part with its events.
-  absl::Status Prefill(
-      int64_t sequence, absl::Span<const int32_t> tokens,
-      absl::Span<Event> events = {},
-      const std::function<absl::Status()>& observe = {});
+  absl::Status Prefill(int64_t sequence, absl::Span<const int32_t> tokens,
+                       absl::Span<Event> events = {},
+                       const std::function<absl::Status()>& observe = {});
 
   // For benchmarks, instead: the sequence has `length` tokens, whose keys and
   // values are what is in the cache, and logits of 0.

@@ -54,7 +54,11 @@ class RandomSource : public WeightSource {
   RandomSource(uint64_t seed, Stream stream) : seed_(seed), stream_(stream) {}
 
   absl::Status Fill(const std::string&, VectorView to) override {
-    return Constant(to.data, to.size, 1.0f);
+    if (to.dtype == DType::kF32) return Constant(to.data, to.size, 1.0f);
+    const auto one = to.dtype == DType::kBF16 ? FromFloat<BF16>(1.0f).bits
+                                              : FromFloat<F16>(1.0f).bits;
+    const std::vector<uint16_t> ones(static_cast<size_t>(to.size), one);
+    return Copy(to.data, ones.data(), 2 * to.size, stream_);
   }
   absl::Status FillBf16(const std::vector<std::string>&,
                         MatrixView to) override {

@@ -124,6 +124,7 @@ absl::StatusOr<Transformer> Transformer::Make(
   LAMINA_RETURN_IF_ERROR(model.PlanState(options, weight_type, stream));
   const WeightsPlan plan{.config = config,
                          .type = weight_type,
+                         .norm_type = model.block_->config().activation_type,
                          .static_inputs = inputs == InputQuantization::kStatic,
                          .progress = options.progress};
   model.memory_.weights = transformer_internal::WeightBytes(plan);

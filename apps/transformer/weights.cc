@@ -36,8 +36,7 @@ class Maker {
     const ModelConfig& config = plan_.config;
     ModelWeights weights;
     LAMINA_ASSIGN_OR_RETURN(
-        weights.memory,
-        Buffer::Allocate(stream_.device(), WeightBytes(plan_)));
+        weights.memory, Buffer::Allocate(stream_.device(), WeightBytes(plan_)));
     next_ = weights.memory.as<uint8_t>();
     const MatrixView embedding =
         Matrix(Take<BF16>(config.vocab_size * config.hidden_dim),
@@ -74,7 +73,10 @@ class Maker {
 
   absl::StatusOr<ConstVectorView> Norm(const std::string& name) {
     const int64_t size = plan_.config.hidden_dim;
-    const VectorView norm = Vector(Take<float>(size), size);
+    const VectorView norm{
+        .data = Take<uint8_t>(BytesFor(plan_.norm_type, size)),
+        .dtype = plan_.norm_type,
+        .size = size};
     LAMINA_RETURN_IF_ERROR(source_.Fill(name, norm));
     return ConstVectorView(norm);
   }
@@ -145,12 +147,12 @@ int64_t WeightBytes(const WeightsPlan& plan) {
   const auto linear = [&](int64_t rows, int64_t cols) {
     return LinearBytes(plan.type, rows, cols);
   };
-  const int64_t layer = 2 * Padded(4 * hidden) +
-                        linear(config.q_dim() + 2 * config.kv_dim(), hidden) +
-                        linear(hidden, config.q_dim()) +
-                        linear(2 * config.ffn_dim, hidden) +
-                        linear(hidden, config.ffn_dim);
-  return Padded(2 * config.vocab_size * hidden) + Padded(4 * hidden) +
+  const int64_t norm = Padded(BytesFor(plan.norm_type, hidden));
+  const int64_t layer =
+      2 * norm + linear(config.q_dim() + 2 * config.kv_dim(), hidden) +
+      linear(hidden, config.q_dim()) + linear(2 * config.ffn_dim, hidden) +
+      linear(hidden, config.ffn_dim);
+  return Padded(2 * config.vocab_size * hidden) + norm +
          config.num_layers * layer +
          (plan.own_output() ? linear(config.vocab_size, hidden) : 0);
 }

@@ -21,14 +21,17 @@ namespace lamina::transformer_internal {
 struct ModelWeights {
   Buffer memory;
   ConstMatrixView embedding;   // [vocab_size, hidden_dim] bf16
-  ConstVectorView final_norm;  // [hidden_dim] f32
+  ConstVectorView final_norm;  // [hidden_dim], WeightsPlan::norm_type
   LinearWeights output;        // the embedding itself when they are tied
   std::vector<DecoderBlockWeights> layers;
 };
 
 struct WeightsPlan {
   ModelConfig config;
-  DType type = DType::kBF16;   // of the matrices: kBF16 or kF8E4M3Fn
+  DType type = DType::kBF16;  // of the matrices: kBF16 or kF8E4M3Fn
+  // Of the norms: as the activations, for which GPUs have the fastest kernels.
+  // Models have them as bf16, whatever their file says.
+  DType norm_type = DType::kF32;
   bool static_inputs = false;  // keep the scales of the inputs
   std::function<void(double)> progress = {};
 
@@ -45,7 +48,7 @@ int64_t WeightBytes(const WeightsPlan& plan);
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // A vector as f32.
+  // A vector: f32, bf16 or f16.
   virtual absl::Status Fill(const std::string& name, VectorView to) = 0;
   // The matrices as bf16.
   virtual absl::Status FillBf16(const std::vector<std::string>& names,

@@ -120,8 +120,9 @@ absl::StatusOr<double> MeasureStreaming(const Traffic& traffic, int64_t nodes,
     }
   }
   plan = best;
-  LAMINA_ASSIGN_OR_RETURN(const Timing timing,
-                          MeasureGraph(call, nodes, sets, kGraphRepeats, stream));
+  LAMINA_ASSIGN_OR_RETURN(
+      const Timing timing,
+      MeasureGraph(call, nodes, sets, kGraphRepeats, stream));
   return timing.us;
 }
 

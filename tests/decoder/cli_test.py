@@ -129,6 +129,9 @@ class CommandLine(unittest.TestCase):
         for backend in {"cuda", "hip"} - here:
             self.expect_error(3, backend, "devices", "--backend", backend)
             self.expect_error(3, backend, "bench", "--backend", backend)
+            self.expect_error(3, backend, "block", "--backend", backend)
+            self.expect_error(3, backend, "generate", "--backend", backend,
+                              "--model", "x", "--prompt", "x")
         self.expect_error(3, "tuning", "tune")
 
     def test_devices_json(self):
@@ -160,6 +163,23 @@ class CommandLine(unittest.TestCase):
         self.assertAlmostEqual(report["total"]["ratio"],
                                report["total"]["limit_us"] /
                                report["total"]["us"], places=9)
+
+    def test_block_of_a_whole_model(self):
+        arguments = ["block", "--shape", "smollm2-135m", "--weights", "fp8",
+                     "--layers", "2", "--lm-head", "--context", "20",
+                     "--iterations", "2", "--inputs", "static", "--json"]
+        for fuse in ["none", "all"]:
+            result = run(*arguments, "--fuse", fuse, "--activation-type",
+                         "bf16")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertEqual(report["layers"], 2)
+            self.assertEqual(report["activations"], "bf16")
+            self.assertAlmostEqual(report["model"]["tokens_per_s"],
+                                   1e6 / report["model"]["us"], places=6)
+            # Two layers, and the output matrix.
+            self.assertGreater(report["model"]["bytes"],
+                               2 * 3500000 + 49152 * 576)
 
     def test_verify_every_operator(self):
         result = run("verify", "--json")

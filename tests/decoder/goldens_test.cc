@@ -1,4 +1,5 @@
-// The real SmolLM2-135M-Instruct against goldens of an independent
+// The real SmolLM2-135M-Instruct on the device at hand
+// (tests/support/test_device.h), against goldens of an independent
 // implementation (scripts/goldens says how they were made). Skipped without
 // the model: scripts/get_model fetches it.
 
@@ -14,10 +15,13 @@
 
 #include "gtest/gtest.h"
 #include "lamina/core/buffer.h"
+#include "lamina/core/copy.h"
 #include "lamina/model/checkpoint.h"
 #include "lamina/model/tokenizer.h"
+#include "lamina/transformer/decode_loop.h"
 #include "lamina/transformer/transformer.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/test_device.h"
 
 namespace lamina {
 namespace {
@@ -25,6 +29,9 @@ namespace {
 // A choice between two logits closer than this is a near-tie: rounding the
 // keys and values to bf16 moves logits by some hundredths.
 constexpr double kNearTie = 0.1;
+// Rounding all that stands between the stages to bf16, as GPUs do by default,
+// moves them by some tenths.
+constexpr double kNearTieOfBf16 = 1.0;
 
 std::string ModelPath() {
   if (const char* path = std::getenv("LAMINA_MODEL")) return path;
@@ -58,7 +65,8 @@ class Goldens : public ::testing::Test {
     auto model = Transformer::Load(*checkpoint_, options, stream_);
     ASSERT_TRUE(model.ok()) << model.status();
     model_.emplace(*std::move(model));
-    auto logits = Buffer::Allocate(Device{}, 4 * options.max_logits * vocab());
+    auto logits =
+        Buffer::Allocate(stream_.device(), 4 * options.max_logits * vocab());
     ASSERT_TRUE(logits.ok());
     logits_ = *std::move(logits);
   }
@@ -78,7 +86,35 @@ class Goldens : public ::testing::Test {
          .logits = Matrix(logits_.as<float>(), rows, vocab())},
         stream_);
     EXPECT_TRUE(status.ok()) << status;
-    return logits_.as<float>();
+    if (testing::OnCpu()) return logits_.as<float>();
+    host_logits_.resize(static_cast<size_t>(rows * vocab()));
+    const absl::Status copied =
+        Copy(host_logits_.data(), logits_.data(), 4 * rows * vocab(), stream_);
+    EXPECT_TRUE(copied.ok()) << copied;
+    return host_logits_.data();
+  }
+
+  // What greedy loops go on with, all prompts at once.
+  std::vector<std::vector<int32_t>> Decode(
+      const std::vector<std::vector<int32_t>>& prompts, size_t count) {
+    auto loop = DecodeLoop::Create(
+        *model_, {.batch = static_cast<int64_t>(prompts.size())}, stream_);
+    EXPECT_TRUE(loop.ok()) << loop.status();
+    std::vector<std::vector<int32_t>> made(prompts.size());
+    std::vector<int32_t> tokens(prompts.size());
+    for (size_t s = 0; s < prompts.size(); ++s) {
+      EXPECT_TRUE(loop->Prefill(static_cast<int64_t>(s), prompts[s]).ok());
+    }
+    EXPECT_TRUE(loop->Start().ok());
+    for (size_t i = 0; i < count; ++i) {
+      if (i + 1 < count) EXPECT_TRUE(loop->Step().ok());
+      EXPECT_TRUE(
+          loop->ReadTokens(static_cast<int64_t>(i), absl::MakeSpan(tokens))
+              .ok());
+      for (size_t s = 0; s < prompts.size(); ++s) made[s].push_back(tokens[s]);
+    }
+    EXPECT_TRUE(Synchronize(stream_).ok());
+    return made;
   }
 
   int32_t ArgMax(const float* logits) const {
@@ -86,14 +122,19 @@ class Goldens : public ::testing::Test {
                                 logits);
   }
 
-  Stream stream_ = Stream::Cpu();
+  // On a GPU one that can be recorded.
+  const OwnedStream owned_ =
+      *OwnedStream::Create(testing::TestStream().device());
+  const Stream stream_ = testing::OnCpu() ? Stream::Cpu() : owned_.stream();
   std::optional<Checkpoint> checkpoint_;
   std::optional<Transformer> model_;
   Buffer logits_;
+  std::vector<float> host_logits_;
 };
 
 TEST_F(Goldens, GreedyTokensAreThoseOfTransformersUpToNearTies) {
   Load({.weight_type = DType::kBF16,
+        .activation_type = DType::kF32,
         .max_positions = 2304,
         .max_tokens = 512,
         .max_logits = 64});
@@ -161,6 +202,55 @@ TEST_F(Goldens, GreedyTokensAreThoseOfTransformersUpToNearTies) {
       prompts, to_the_end, compared, near_ties);
 }
 
+TEST_F(Goldens, LoopsOfBf16DecodeTheSameTokensUpToNearTies) {
+  if (testing::OnCpu()) GTEST_SKIP() << "the loop of GPUs";
+  const std::vector<nlohmann::json> goldens = ReadLines("greedy.jsonl");
+  Load({.weight_type = DType::kBF16,
+        .sequences = 8,
+        .max_positions = 2304,
+        .max_tokens = 512,
+        .max_logits = 8});
+  std::vector<std::vector<int32_t>> prompts, first;
+  size_t steps = 0, equal = 0;
+  for (const nlohmann::json& golden : goldens) {
+    SCOPED_TRACE(golden["name"].get<std::string>());
+    const auto prompt = golden["prompt_ids"].get<std::vector<int32_t>>();
+    const auto want = golden["ids"].get<std::vector<int32_t>>();
+    const auto margins = golden["margins"].get<std::vector<double>>();
+    const std::vector<int32_t> made = Decode({prompt}, want.size())[0];
+    for (size_t i = 0; i < want.size(); ++i) {
+      ++steps;
+      if (made[i] == want[i]) {
+        ++equal;
+        continue;
+      }
+      EXPECT_LT(margins[i], kNearTieOfBf16) << "step " << i;
+      break;
+    }
+    // Ten times the same.
+    if (prompts.empty()) {
+      for (int i = 0; i < 10; ++i) {
+        EXPECT_EQ(Decode({prompt}, want.size())[0], made);
+      }
+    }
+    if (prompts.size() < 8) {
+      prompts.push_back(prompt);
+      first.push_back(made);
+    }
+  }
+  // Eight at once, of eight lengths.
+  const auto together = Decode(prompts, 16);
+  for (size_t s = 0; s < prompts.size(); ++s) {
+    const size_t count = std::min<size_t>(16, first[s].size());
+    for (size_t i = 0; i < count; ++i) {
+      EXPECT_EQ(together[s][i], first[s][i]) << s << ", " << i;
+    }
+  }
+  std::printf("%zu of %zu steps up to where paths part are the golden's\n",
+              equal, steps);
+  EXPECT_GE(equal * 20, steps * 19);
+}
+
 double MeanNll(const std::vector<double>& nll) {
   double sum = 0;
   for (const double value : nll) sum += value;
@@ -175,6 +265,7 @@ TEST_F(Goldens, LikelihoodIsThatOfTransformersAndFp8ChangesItLittle) {
   std::vector<double> means;
   for (const DType weights : {DType::kBF16, DType::kF8E4M3Fn}) {
     Load({.weight_type = weights,
+          .activation_type = DType::kF32,
           .max_positions = 2048,
           .max_tokens = kRows,
           .max_logits = kRows});

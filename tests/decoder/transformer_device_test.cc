@@ -38,16 +38,15 @@ class DeviceStream {
 template <class T>
 std::vector<T> Fetch(const void* from, int64_t count, const Stream& stream) {
   std::vector<T> values(static_cast<size_t>(count));
-  const absl::Status status =
-      Copy(values.data(), from, count * static_cast<int64_t>(sizeof(T)),
-           stream);
+  const absl::Status status = Copy(
+      values.data(), from, count * static_cast<int64_t>(sizeof(T)), stream);
   EXPECT_TRUE(status.ok()) << status;
   return values;
 }
 
 int32_t ArgMax(const std::vector<float>& logits) {
-  return static_cast<int32_t>(
-      std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
+                              logits.begin());
 }
 
 ModelConfig SmallModel() {
@@ -151,8 +150,7 @@ std::vector<std::vector<int32_t>> Loop(
       EXPECT_EQ(loop->recorded(),
                 options.record && !OnCpu() && !testing::OnSimt() && i > 0);
     }
-    const absl::Status status =
-        loop->ReadTokens(i, absl::MakeSpan(tokens));
+    const absl::Status status = loop->ReadTokens(i, absl::MakeSpan(tokens));
     EXPECT_TRUE(status.ok()) << status;
     for (size_t s = 0; s < prompts.size(); ++s) made[s].push_back(tokens[s]);
   }
@@ -300,8 +298,7 @@ TEST_F(TransformerDevice, WhatIsLoadedIsWhatTheCpuLoads) {
                                                {&a.down, &b.down}};
       for (const auto& [mine, theirs] : pairs) {
         ASSERT_EQ(mine->w.rows, theirs->w.rows);
-        const int64_t bytes =
-            BytesFor(weights, mine->w.rows * mine->w.cols);
+        const int64_t bytes = BytesFor(weights, mine->w.rows * mine->w.cols);
         EXPECT_EQ(Fetch<uint8_t>(mine->w.data, bytes, stream()),
                   Fetch<uint8_t>(theirs->w.data, bytes, Stream::Cpu()));
         if (weights == DType::kBF16) continue;
@@ -309,6 +306,7 @@ TEST_F(TransformerDevice, WhatIsLoadedIsWhatTheCpuLoads) {
             Fetch<float>(mine->w_scales.data, mine->w.rows, stream()),
             Fetch<float>(theirs->w_scales.data, mine->w.rows, Stream::Cpu()));
       }
+      ASSERT_EQ(a.ffn_norm.dtype, DType::kF32);
       EXPECT_EQ(Fetch<float>(a.ffn_norm.data, a.ffn_norm.size, stream()),
                 Fetch<float>(b.ffn_norm.data, a.ffn_norm.size, Stream::Cpu()));
     }

@@ -22,7 +22,8 @@ TEST(AdvanceTokens, NotesIdsInTurnAndStopsAtTheLastPosition) {
     std::vector<int64_t> ids(size), history(kSlots * kPitch, kNone);
     std::vector<int32_t> positions(size + 1, 9);  // one more: not touched
     int64_t* const step = new int64_t(4);
-    for (size_t t = 0; t < size; ++t) positions[t] += static_cast<int32_t>(t % 4);
+    for (size_t t = 0; t < size; ++t)
+      positions[t] += static_cast<int32_t>(t % 4);
     std::vector<int64_t> want_history = history;
     std::vector<int32_t> want_positions = positions;
     for (int64_t i = 4; i < 9; ++i) {

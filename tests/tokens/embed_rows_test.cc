@@ -84,12 +84,11 @@ TEST(EmbedRows, AreTheTablesRoundedOnce) {
 
 TEST(EmbedRows, NothingToDo) {
   const std::vector<float> table(4);
-  EXPECT_TRUE(
-      EmbedRows({.table = Matrix(table.data(), 2, 2),
-                 .ids = Vector(static_cast<const int64_t*>(nullptr), 0),
-                 .y = Matrix(static_cast<float*>(nullptr), 0, 2)},
-                TestStream())
-          .ok());
+  EXPECT_TRUE(EmbedRows({.table = Matrix(table.data(), 2, 2),
+                         .ids = Vector(static_cast<const int64_t*>(nullptr), 0),
+                         .y = Matrix(static_cast<float*>(nullptr), 0, 2)},
+                        TestStream())
+                  .ok());
 }
 
 TEST(EmbedRows, IdsThatAreNotThere) {
@@ -140,8 +139,9 @@ TEST(EmbedRowsErrors, NameTheArgument) {
     a.table.batch_stride = 6;
   });
   expect("y", [](auto& a) { a.y.data = const_cast<void*>(a.table.data); });
-  expect("supported", [](auto& a) { a.table.dtype = DType::kF8E4M3Fn; },
-         absl::StatusCode::kUnimplemented);
+  expect(
+      "supported", [](auto& a) { a.table.dtype = DType::kF8E4M3Fn; },
+      absl::StatusCode::kUnimplemented);
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ absl::Status AdvanceTokens(const AdvanceTokensArgs& args, Stream stream) {
       .step = args.step};
   if (stream.device().backend != Backend::kCpu) {
     if constexpr (kHasGpu) {
-      return ToStatus(kOp, tokens_internal::LaunchAdvanceTokens(
-                               plain, TargetOf(stream)));
+      return ToStatus(
+          kOp, tokens_internal::LaunchAdvanceTokens(plain, TargetOf(stream)));
     }
   }
   const int64_t slot = *args.step % args.history.rows;

@@ -19,10 +19,10 @@ gpu::Error LaunchTypes(EmbedRowsKernelArgs args,
   return gpu::LaunchInParts(
       args.y.rows, most, [&](int64_t first, int64_t rows) {
         args.first_row = first;
-        return gpu::Launch(&EmbedRowsKernel<From, To>,
-                           {.blocks = rows * args.row_blocks,
-                            .threads = kEmbedRowsLanes},
-                           target, args);
+        return gpu::Launch(
+            &EmbedRowsKernel<From, To>,
+            {.blocks = rows * args.row_blocks, .threads = kEmbedRowsLanes},
+            target, args);
       });
 }
 

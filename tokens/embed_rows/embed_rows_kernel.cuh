@@ -22,10 +22,10 @@ template <class From, class To>
 __device__ inline void EmbedOctet(const EmbedRowsKernelArgs& args) {
   gpu::AllowDependents();
   const int64_t row = args.first_row + gpu::BlockIndex() / args.row_blocks;
-  const int64_t column = (gpu::BlockIndex() % args.row_blocks *
-                              kEmbedRowsLanes +
-                          gpu::ThreadIndex()) *
-                         gpu::kOctet;
+  const int64_t column =
+      (gpu::BlockIndex() % args.row_blocks * kEmbedRowsLanes +
+       gpu::ThreadIndex()) *
+      gpu::kOctet;
   const int64_t count = args.y.cols - column;
   gpu::WaitForPredecessor();
   if (count <= 0) return;
