@@ -20,8 +20,9 @@
 //           1024; StoreShared(pointer, rank, value): a float or int64_t, to the
 //           same place in another block of the cluster
 // Overlap   AllowDependents, WaitForPredecessor (programmatic dependent launch)
-// Order     Settle(value): a float or uint64_t is computed here and not later
-// Memory    Load128, Load128Constant (never written while the kernel runs),
+// Order     Settle(value): a float, int or uint64_t is computed here and not
+// later Memory    Load128, Load128Constant (never written while the kernel
+// runs),
 //           Load128Streaming (read once), Load64, Store128, Store64 (the same
 //           names with Streaming: written, not read again soon), Store32,
 //           Store8

@@ -1,19 +1,30 @@
 #pragma once
 
-// From the sums of skinny_gemm.h's rule to its outputs, one result at a time:
-// bias, gate, residual, y and codes, bit for bit as the CPU has it.
+// From the sums of skinny_gemm.h's rule to its outputs: bias, gate, residual, y
+// and codes, bit for bit as the CPU has it.
 //
 //   const Epilogue epilogue(args.epilogue);   // before WaitForPredecessor
 //   …
 //   epilogue.Store(row, col, sum);            // sum: scaled
 //
+// or for some results of a thread together:
+//
+//   ResultInputs<4> inputs = epilogue.Load(at);  // early: it waits for memory
+//   …
+//   epilogue.Store(at, inputs, sums);            // sums are used up
+//
+// NOTE: what to do is decided once for all of them, and what they need is
+// loaded together: branches and loads of a result at a time took some 1200
+// cycles each (H200, 2026-11-30).
 // NOTE: all inline. A call would make the compiler wait for every wgmma of a
 // kernel in turn.
 
+#include <cmath>
 #include <cstdint>
 
 #include "lamina/core/device/intrinsics.cuh"
 #include "lamina/core/float16.h"
+#include "lamina/core/gate.cuh"
 #include "lamina/core/gate.h"
 #include "lamina/gemm/skinny_gemm/gemm_args.h"
 #include "lamina/quant/fp8.cuh"
@@ -78,6 +89,21 @@ __forceinline__ __device__ uint8_t EncodeElement(DType type, float value) {
   }
 }
 
+// Where a result is.
+struct ResultPlace {
+  int row;
+  int col;
+  bool exists;
+};
+
+// What results need besides their sums.
+template <int kCount>
+struct ResultInputs {
+  float bias[kCount] = {};  // of the gate's, or the only sum
+  float up_bias[kCount] = {};
+  float residual[kCount] = {};
+};
+
 class Epilogue {
  public:
   // Reads a static scale of the tensor.
@@ -95,53 +121,207 @@ class Epilogue {
     return second ? args_.cols + col : col;
   }
 
-  // The results of column `col` of a row, from its sum; without a gate.
+  // 0 without a bias.
+  __forceinline__ __device__ float LoadBias(int weight_row) const {
+    return args_.bias == nullptr
+               ? 0.0f
+               : LoadElement(args_.bias_type, args_.bias, weight_row);
+  }
+  template <int kCount>
+  __forceinline__ __device__ void LoadResidual(
+      const ResultPlace (&at)[kCount], float (&residual)[kCount]) const {
+    if (args_.residual == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (!at[i].exists) continue;
+      residual[i] = LoadElement(args_.y_type,
+                                static_cast<const char*>(args_.residual) +
+                                    at[i].row * args_.residual_pitch,
+                                at[i].col);
+    }
+  }
+  template <int kCount>
+  __forceinline__ __device__ ResultInputs<kCount> Load(
+      const ResultPlace (&at)[kCount]) const {
+    ResultInputs<kCount> inputs;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (!at[i].exists) continue;
+      inputs.bias[i] = LoadBias(WeightRow(at[i].col, false));
+      if (args_.gated) inputs.up_bias[i] = LoadBias(WeightRow(at[i].col, true));
+    }
+    LoadResidual(at, inputs.residual);
+    return inputs;
+  }
+
+  // Whether results are sums, rounded to f16 or bf16.
+  __device__ bool only_16_bits() const {
+    return args_.bias == nullptr && args_.residual == nullptr &&
+           args_.values == nullptr && !args_.gated &&
+           !args_.quantized.has_value() && args_.y_type != DType::kF32;
+  }
+
+  // Results from their sums; without a gate.
+  template <int kCount>
+  __forceinline__ __device__ void Store(const ResultPlace (&at)[kCount],
+                                        const ResultInputs<kCount>& inputs,
+                                        float (&sum)[kCount]) const {
+    AddBias(inputs.bias, sum);
+    StoreValues(at, inputs, sum);
+  }
+  template <int kCount>
+  __forceinline__ __device__ void StoreGated(const ResultPlace (&at)[kCount],
+                                             const ResultInputs<kCount>& inputs,
+                                             float (&gate)[kCount],
+                                             float (&up)[kCount]) const {
+    AddBias(inputs.bias, gate);
+    AddBias(inputs.up_bias, up);
+    MultiplyGates(gate, up);
+    StoreValues(at, inputs, gate);
+  }
+
+  // The same of one result.
   __forceinline__ __device__ void Store(int row, int col, float sum) const {
-    StoreValue(row, col, Biased(col, sum));
+    const ResultPlace at[1] = {{row, col, true}};
+    float sums[1] = {sum};
+    Store(at, Load(at), sums);
   }
   __forceinline__ __device__ void StoreGated(int row, int col, float gate,
                                              float up) const {
-    StoreValue(row, col,
-               GatedProduct(args_.gate, Biased(WeightRow(col, false), gate),
-                            Biased(WeightRow(col, true), up)));
+    const ResultPlace at[1] = {{row, col, true}};
+    float gates[1] = {gate};
+    float ups[1] = {up};
+    StoreGated(at, Load(at), gates, ups);
   }
 
  private:
-  __forceinline__ __device__ float Biased(int weight_row, float sum) const {
-    if (args_.bias == nullptr) return sum;
-    return sum + LoadElement(args_.bias_type, args_.bias, weight_row);
+  template <int kCount>
+  __forceinline__ __device__ void AddBias(const float (&bias)[kCount],
+                                          float (&sum)[kCount]) const {
+    // NOTE: not 0: -0 stays.
+    if (args_.bias == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) sum[i] += bias[i];
   }
 
-  __forceinline__ __device__ void StoreValue(int row, int col,
-                                             float value) const {
+  // gate = GatedProduct(gate, up).
+  template <int kCount>
+  __forceinline__ __device__ void MultiplyGates(
+      float (&gate)[kCount], const float (&up)[kCount]) const {
+    namespace quick = gpu::gate_internal;
+    bool silu = args_.gate.kind == ActivationKind::kSilu && !args_.gate.clamped;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      silu &= std::fabs(gate[i]) < quick::kQuickLimit;  // NaN: no
+    }
+    if (silu) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        gate[i] = quick::QuickTimesSigmoid(gate[i], gate[i]) * up[i];
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < kCount; ++i) {
+      const float product = GatedProduct(args_.gate, At(gate, i), At(up, i));
+#pragma unroll
+      for (int k = 0; k < kCount; ++k) gate[k] = k == i ? product : gate[k];
+    }
+  }
+
+  // values[i] in a loop that stays one, for code that is long.
+  // NOTE: an index would put the array into memory.
+  template <class T, int kCount>
+  __forceinline__ __device__ static T At(const T (&values)[kCount], int i) {
+    T value = values[0];
+#pragma unroll
+    for (int k = 1; k < kCount; ++k) {
+      if (k == i) value = values[k];
+    }
+    return value;
+  }
+
+  template <int kCount>
+  __forceinline__ __device__ void StoreValues(
+      const ResultPlace (&at)[kCount], const ResultInputs<kCount>& inputs,
+      float (&value)[kCount]) const {
     if (args_.residual != nullptr) {
-      value += LoadElement(
-          args_.y_type,
-          static_cast<const char*>(args_.residual) + row * args_.residual_pitch,
-          col);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) value[i] += inputs.residual[i];
     }
-    if (args_.y != nullptr) {
-      StoreElement(args_.y_type, value,
-                   static_cast<char*>(args_.y) + row * args_.y_pitch, col);
-    }
-    if (args_.quantized.has_value()) StoreCode(row, col, value);
-    if (args_.values != nullptr) {
-      args_.values[int64_t{row} * args_.cols + col] =
-          args_.round_values ? RoundTo(args_.y_type, value) : value;
+    if (args_.y != nullptr) StoreY(at, value);
+    if (args_.values != nullptr) StoreForQuantize(at, value);
+    if (args_.quantized.has_value()) StoreCodes(at, value);
+  }
+
+  template <int kCount>
+  __forceinline__ __device__ void StoreY(const ResultPlace (&at)[kCount],
+                                         const float (&value)[kCount]) const {
+    auto* const y = static_cast<char*>(args_.y);
+    if (args_.y_type == DType::kF32) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        auto* const row =
+            reinterpret_cast<float*>(y + at[i].row * args_.y_pitch);
+        if (at[i].exists) row[at[i].col] = value[i];
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        auto* const row =
+            reinterpret_cast<uint16_t*>(y + at[i].row * args_.y_pitch);
+        const uint16_t bits = Encode16(args_.y_type, value[i]);
+        if (at[i].exists) row[at[i].col] = bits;
+      }
     }
   }
 
-  __forceinline__ __device__ void StoreCode(int row, int col,
-                                            float value) const {
+  // Uses `value` up.
+  template <int kCount>
+  __forceinline__ __device__ void StoreCodes(const ResultPlace (&at)[kCount],
+                                             float (&value)[kCount]) const {
     const QuantizedArgs& out = args_.quantized;
-    const float rounded =
-        out.round_before_quant ? RoundTo(args_.y_type, value) : value;
-    float inverse = inverse_;
-    if (out.scales.granularity != ScaleGranularity::kPerTensor) {
-      inverse = gpu::Divide(1.0f, ScaleOrOne(out.scales, row, col));
+    if (out.round_before_quant) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        value[i] = RoundTo(args_.y_type, value[i]);
+      }
     }
-    static_cast<uint8_t*>(out.codes.data)[row * out.codes.row_stride + col] =
-        EncodeElement(out.codes.dtype, rounded * inverse);
+    const bool per_tensor =
+        out.scales.granularity == ScaleGranularity::kPerTensor;
+    auto* const codes = static_cast<uint8_t*>(out.codes.data);
+    const int64_t pitch = out.codes.row_stride;
+    if (per_tensor && out.codes.dtype == DTypeOf<gpu::DeviceF8>::value) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const auto code = static_cast<uint8_t>(
+            gpu::EncodeDeviceF8(value[i] * inverse_, 0.0f, 0.0f, 0.0f));
+        if (at[i].exists) codes[at[i].row * pitch + at[i].col] = code;
+      }
+      return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < kCount; ++i) {
+      const ResultPlace place = At(at, i);
+      if (!place.exists) continue;
+      const float inverse =
+          per_tensor
+              ? inverse_
+              : gpu::Divide(1.0f, ScaleOrOne(out.scales, place.row, place.col));
+      codes[place.row * pitch + place.col] =
+          EncodeElement(out.codes.dtype, At(value, i) * inverse);
+    }
+  }
+
+  template <int kCount>
+  __forceinline__ __device__ void StoreForQuantize(
+      const ResultPlace (&at)[kCount], const float (&value)[kCount]) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (!at[i].exists) continue;
+      args_.values[int64_t{at[i].row} * args_.cols + at[i].col] =
+          args_.round_values ? RoundTo(args_.y_type, value[i]) : value[i];
+    }
   }
 
   const EpilogueArgs& args_;

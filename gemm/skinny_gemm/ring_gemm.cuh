@@ -14,13 +14,18 @@
 //   2, 4 warpgroups  take the stages of w in turn: warpgroup i has tile
 //                    i % tiles of the group, every shares-th stage along K
 //
-// In the end the shares of a tile meet in shared memory and are added in their
-// order; then each result takes the epilogue. Weights depend on no other
-// kernel: their loads start before WaitForPredecessor.
+// A tile of up to 32 rows of w would leave half of a wgmma's 64 to nobody. With
+// `pairs` these are the same rows of w, 128 bytes of K further, and x has twice
+// the rows: half of the instructions, and of the reads of shared memory.
+//
+// In the end the shares of a tile meet in shared memory, where the stages have
+// been, and are added in their order; then results take the epilogue. Weights
+// depend on no other kernel: their loads start before WaitForPredecessor.
 //
 // The rule here: products of FP8 by FP8 and those with scales of blocks are
-// summed in the tensor core over 128 of K, these sums in fp32 in the order of K
-// within a share; without, a share's are the tensor core's in up to four sums.
+// summed in the tensor core over 128 of K (FP8 without these scales, more than
+// 32 rows: 256), these sums in fp32 in the order of K within a share; of other
+// types a share's are the tensor core's in up to four sums.
 // The bits of a row of y depend on that row and on the plan, thus on m only
 // through its band: up to 8, 16, 32, 64.
 
@@ -31,6 +36,7 @@
 #include "lamina/core/ring.cuh"
 #include "lamina/gemm/skinny_gemm/epilogue.cuh"
 #include "lamina/gemm/skinny_gemm/ring_gemm_args.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm_results.cuh"
 #include "lamina/gemm/skinny_gemm/ring_gemm_sums.cuh"
 #include "lamina/gemm/skinny_gemm/ring_gemm_weights.cuh"
 
@@ -81,7 +87,6 @@ class RingGemm {
   static constexpr int kXBoxes = kXStageBytes / kXBoxBytes;
   static constexpr int kXBoxCols =
       kSegmentBytes / ActivationBytes(kVariant.types);
-  static constexpr int kExchange = ExchangeRows(kVariant);
   // 96 registers are too few for the sums of 64 rows.
   static constexpr bool kTakesRegisters =
       kVariant.rows == 64 && MaxConsumers(kVariant) == 4;
@@ -99,16 +104,19 @@ class RingGemm {
   __device__ uint8_t* ActivationStage(const gpu::Ring::Place& at) const {
     return shared_ + args_.layout.x + at.stage * kXStageBytes;
   }
-  // What a warpgroup shows the others: [kExchange, kExchangePitch].
-  __device__ float* Exchanged(int consumer) const {
-    return reinterpret_cast<float*>(shared_ + args_.layout.sums) +
-           consumer * kExchange * kExchangePitch;
+  __device__ float* ActivationScales() const {
+    return reinterpret_cast<float*>(shared_ + args_.layout.x_scales);
+  }
+  // Its first phase ends when they are there.
+  __device__ gpu::Phaser* ActivationScalesPhaser() const {
+    return Phasers() + 2 * (plan_.stages + plan_.x_stages);
   }
 
   __device__ void InitRings() const {
     if (!gpu::ElectOne()) return;
     w_ring_.Init(plan_.tensor_copies ? 1 : kWeightThreads, 4);
     x_ring_.Init(1, 4 * plan_.tiles);
+    gpu::InitPhaser(ActivationScalesPhaser(), 32);
     gpu::PublishPhasers();
   }
 
@@ -180,21 +188,40 @@ class RingGemm {
     const bool elected = gpu::ElectOne();
     if (elected) gpu::PrefetchTensorMap(&args_.x_map);
     gpu::BlockSync();
-    if (!elected) return;
     gpu::WaitForPredecessor();
+    const int stages = plan_.groups * args_.steps;
+    const int free_stages = Smaller(plan_.x_stages, stages);
     gpu::Ring::Place at;
-    for (int group = 0; group < plan_.groups; ++group) {
-      for (int step = 0; step < args_.steps; ++step) {
-        x_ring_.AwaitEmpty(at);
-        gpu::ArriveExpecting(x_ring_.full(at), kXStageBytes);
+    int step = 0;
+    if (elected) LoadActivationStages(free_stages, at, step);
+    // NOTE: behind the first stages, which more depends on.
+    LoadActivationScales();
+    if (elected) LoadActivationStages(stages - free_stages, at, step);
+  }
+
+  __device__ void LoadActivationStages(int count, gpu::Ring::Place& at,
+                                       int& step) const {
+    for (; count > 0; --count) {
+      x_ring_.AwaitEmpty(at);
+      gpu::ArriveExpecting(x_ring_.full(at), kXStageBytes);
 #pragma unroll
-        for (int box = 0; box < kXBoxes; ++box) {
-          gpu::CopyTensor2D(ActivationStage(at) + box * kXBoxBytes,
-                            &args_.x_map, (step * kXBoxes + box) * kXBoxCols, 0,
-                            x_ring_.full(at));
-        }
-        x_ring_.Advance(at);
+      for (int box = 0; box < kXBoxes; ++box) {
+        gpu::CopyTensor2D(ActivationStage(at) + box * kXBoxBytes, &args_.x_map,
+                          (step * kXBoxes + box) * kXBoxCols, 0,
+                          x_ring_.full(at));
       }
+      x_ring_.Advance(at);
+      if (++step == args_.steps) step = 0;
+    }
+  }
+
+  __device__ void LoadActivationScales() const {
+    if constexpr (!kVariant.block_scales) {
+      for (int row = gpu::ThreadIndex() % 32; row < kVariant.rows; row += 32) {
+        ActivationScales()[row] =
+            ScaleOrOne(args_.gemm.x_scales, Smaller(row, args_.gemm.m - 1), 0);
+      }
+      gpu::Arrive(ActivationScalesPhaser());
     }
   }
 
@@ -210,7 +237,7 @@ class RingGemm {
     for (int group = 0; group < plan_.groups; ++group) {
       const RingTile tile = Tile(group, consumer % plan_.tiles);
       RingTileSums<kVariant> sums(args_, epilogue, tile);
-      const ResultScales scales = LoadScales(epilogue, tile, consumer);
+      RingTileResults<kVariant> results(args_, epilogue, tile, consumer);
       for (int step = share; step < args_.steps; step += plan_.shares) {
         sums.LoadScalesAhead(step);
         x_ring_.AwaitFull(x_at);
@@ -225,100 +252,23 @@ class RingGemm {
         x_ring_.Advance(x_at, plan_.shares);
       }
       sums.Join();
-      Finish(epilogue, tile, consumer, scales, sums);
+      Finish(results, sums);
     }
   }
 
-  // The warpgroups of a tile store its results: a thread those of one column,
-  // of every n-th row.
-  struct Share {
-    int col;
-    int row;   // the first
-    int rows;  // n
-  };
-  __device__ Share ShareOf(const Epilogue& epilogue, int consumer) const {
-    const int thread = consumer / plan_.tiles * 128 + gpu::ThreadIndex() % 128;
-    const int lanes =
-        kRingTileRows / RowsOfColumn(epilogue.gated());  // of a row
-    return {thread % lanes, thread / lanes, 128 * plan_.shares / lanes};
-  }
-
-  // Of the gate's, or the only, and of up's weights; of the first row of x.
-  struct ResultScales {
-    float w[2];
-    float x;
-  };
-  // NOTE: before the stages, or a block would wait for memory once more when it
-  // has all else.
-  __device__ ResultScales LoadScales(const Epilogue& epilogue,
-                                     const RingTile& tile, int consumer) const {
-    ResultScales scales = {{1.0f, 1.0f}, 1.0f};
-    if constexpr (!kVariant.block_scales) {
-      const Share share = ShareOf(epilogue, consumer);
-      // NOTE: what does not exist has the scale of something that does.
-      const int col = share.col < tile.cols ? tile.first_col + share.col : 0;
-      scales.w[0] =
-          ScaleOrOne(args_.gemm.w_scales, epilogue.WeightRow(col, false), 0);
-      if (epilogue.gated()) {
-        scales.w[1] =
-            ScaleOrOne(args_.gemm.w_scales, epilogue.WeightRow(col, true), 0);
-      }
-      scales.x = ScaleOrOne(args_.gemm.x_scales,
-                            Smaller(share.row, args_.gemm.m - 1), 0);
-    }
-    return scales;
-  }
-
-  __device__ void Finish(const Epilogue& epilogue, const RingTile& tile,
-                         int consumer, const ResultScales& scales,
+  __device__ void Finish(RingTileResults<kVariant>& results,
                          const RingTileSums<kVariant>& sums) const {
-    const int barrier = 1 + consumer % plan_.tiles;
-    const int threads = 128 * plan_.shares;
-#pragma unroll 1
-    for (int part = 0; part < kVariant.rows / kExchange; ++part) {
-      sums.Put(part, Exchanged(consumer));
-      gpu::SyncGroup(barrier, threads);
-      StoreResults(epilogue, tile, consumer, scales, part * kExchange);
-      gpu::SyncGroup(barrier, threads);
+    auto* const exchanged = reinterpret_cast<float*>(shared_);
+    if (PartialSums(plan_) > 1) {
+      // NOTE: all of them need their stages no more, and there is one group.
+      gpu::SyncGroup(1, 128 * plan_.consumers);
+      results.Show(sums, exchanged);
+      gpu::SyncGroup(1, 128 * plan_.consumers);
     }
-  }
-
-  __device__ void StoreResults(const Epilogue& epilogue, const RingTile& tile,
-                               int consumer, const ResultScales& scales,
-                               int first_row) const {
-    const Share share = ShareOf(epilogue, consumer);
-    const int col = share.col;
-    if (col >= tile.cols) return;
-    const int tile_index = consumer % plan_.tiles;
-    const int end = Smaller(kExchange, args_.gemm.m - first_row);
-    for (int row = share.row; row < end; row += share.rows) {
-      const bool first = first_row + row == share.row;
-      const auto sum = [&](bool up) {
-        const int tile_row = up ? args_.layout.up_row + col : col;
-        const float value = SumOfShares(tile_index, row, tile_row);
-        if constexpr (kVariant.block_scales) return value;
-        const float x_scale =
-            first ? scales.x
-                  : ScaleOrOne(args_.gemm.x_scales, first_row + row, 0);
-        return (value * x_scale) * scales.w[up ? 1 : 0];
-      };
-      if (epilogue.gated()) {
-        epilogue.StoreGated(first_row + row, tile.first_col + col, sum(false),
-                            sum(true));
-      } else {
-        epilogue.Store(first_row + row, tile.first_col + col, sum(false));
-      }
+    if constexpr (!kVariant.block_scales) {
+      gpu::Await(ActivationScalesPhaser(), 0);
     }
-  }
-
-  __device__ float SumOfShares(int tile, int row, int tile_row) const {
-    const float* const first =
-        Exchanged(tile) + row * kExchangePitch + tile_row;
-    float sum = *first;
-    for (int share = 1; share < plan_.shares; ++share) {
-      sum += first[share * plan_.tiles * kExchange * kExchangePitch];
-    }
-    return sum;
+    results.Store(sums, exchanged, ActivationScales());
   }
 
   const RingGemmArgs& args_;

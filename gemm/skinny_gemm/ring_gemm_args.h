@@ -64,12 +64,10 @@ constexpr int MaxConsumers(const RingGemmVariant& variant) {
 inline constexpr int kWeightThreads = 96;
 constexpr int RingGemmThreads(int consumers) { return consumers * 128 + 128; }
 
-// Rows of x whose sums a block exchanges at once, and the distance of theirs.
-constexpr int ExchangeRows(const RingGemmVariant& variant) {
-  return variant.rows < 16 ? variant.rows : 16;
+// Sums of a tile that a thread has.
+constexpr int RingSums(const RingGemmVariant& variant) {
+  return variant.rows / 2;
 }
-inline constexpr int kExchangePitch =
-    kRingTileRows + 4;  // floats; no conflicts
 
 // How a launch goes about it: ring_gemm.cuh says what the parts are.
 struct RingGemmPlan {
@@ -82,6 +80,8 @@ struct RingGemmPlan {
   int tile_cols = 0;  // of y, a tile
   int stages = 0;     // of w: a multiple of consumers
   int x_stages = 0;   // a multiple of shares
+  // Two segments of a tile of up to 32 rows are the rows of one wgmma.
+  bool pairs = false;
   // w by boxes of whole tiles, which one thread asks for.
   bool tensor_copies = false;
 
@@ -89,31 +89,47 @@ struct RingGemmPlan {
                                    const RingGemmPlan&) = default;
 };
 
+inline constexpr int kPairRows = kRingTileRows / 2;
+// Types and rows of x for which there are pairs.
+constexpr bool TakesPairs(const RingGemmVariant& variant) {
+  return variant.types != RingTypes::kF8BF16 && !variant.block_scales &&
+         variant.rows <= 32;
+}
+// Sums that are added up in the end for a result: those of shares and, of each,
+// of both segments of pairs.
+constexpr int PartialSums(const RingGemmPlan& plan) {
+  return plan.pairs ? 2 * plan.shares : plan.shares;
+}
+
 // Rows of w behind a column of y.
 constexpr int RowsOfColumn(bool gated) { return gated ? 2 : 1; }
 
-// Bytes from the start of a block's shared memory, where the stages of w are.
+// Bytes from the start of a block's shared memory, where the stages of w are,
+// and in the end the sums that shares exchange.
 struct RingGemmLayout {
-  int up_row = 0;         // of a tile: where the rows of up begin; 0: no gate
   int segment_bytes = 0;  // of all rows of a tile
   int stage_bytes = 0;
   int x = 0;
-  int sums = 0;
+  int x_scales = 0;
   int phasers = 0;
   int bytes = 0;
 };
 constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
   const RingGemmVariant& variant = plan.variant;
-  const int rows = static_cast<int>(RoundUp(plan.tile_cols, 8));
+  const int rows =
+      plan.pairs ? kPairRows : static_cast<int>(RoundUp(plan.tile_cols, 8));
   RingGemmLayout layout;
-  layout.up_row = gated ? rows : 0;
   layout.segment_bytes = rows * RowsOfColumn(gated) * kSegmentBytes;
   layout.stage_bytes = layout.segment_bytes * StageSegments(variant);
   layout.x = plan.stages * layout.stage_bytes;
-  layout.sums = layout.x + plan.x_stages * ActivationStageBytes(variant);
-  layout.phasers = layout.sums + plan.consumers * ExchangeRows(variant) *
-                                     kExchangePitch * int{sizeof(float)};
-  layout.bytes = layout.phasers + (plan.stages + plan.x_stages) * 2 * 8;
+  const int exchange =
+      plan.shares == 1
+          ? 0
+          : plan.consumers * 128 * RingSums(variant) * int{sizeof(float)};
+  if (layout.x < exchange) layout.x = exchange;
+  layout.x_scales = layout.x + plan.x_stages * ActivationStageBytes(variant);
+  layout.phasers = layout.x_scales + variant.rows * int{sizeof(float)};
+  layout.bytes = layout.phasers + (2 * (plan.stages + plan.x_stages) + 1) * 8;
   // NOTE: a wgmma reads 64 rows whatever a tile has: the last stage's must end
   // within the block's memory.
   const int reach = layout.x + kRingTileRows * kSegmentBytes;

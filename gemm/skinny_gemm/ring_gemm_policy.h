@@ -33,6 +33,7 @@ struct RingGemmChoice {
   int tiles = 1;
   int64_t ring_bytes = 0;    // stages of w, at most
   int64_t x_ring_bytes = 0;  // of x
+  bool pairs = false;
   bool tensor_copies = false;
 };
 
@@ -115,6 +116,8 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
          rows > least_blocks * choice.tiles * kRingTileRows) {
     choice.tiles *= 2;
   }
+  choice.pairs = TakesPairs(variant) && !problem.gated &&
+                 problem.cols <= least_blocks * kPairRows;
   choice.tensor_copies =
       !problem.gated && ring_internal::WantsTensorCopies(variant, problem.cols,
                                                          problem.k, arch.units);
@@ -126,7 +129,8 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
 }
 
 // No plan for what the kernels do not take: more than 64 rows, no columns or no
-// K, sizes that 32 bits do not hold, too little shared memory.
+// K, sizes that 32 bits do not hold, too little shared memory, several groups
+// of tiles that have partial sums, pairs where there are none.
 constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
     const RingGemmProblem& problem, const RingGemmChoice& choice,
     const RingArch& arch) {
@@ -139,6 +143,7 @@ constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
                        .consumers = choice.consumers,
                        .tiles = choice.tiles,
                        .shares = choice.consumers / choice.tiles,
+                       .pairs = choice.pairs,
                        .tensor_copies = choice.tensor_copies};
   const int64_t blocks =
       choice.blocks < problem.cols ? choice.blocks : problem.cols;
@@ -149,6 +154,12 @@ constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
   plan.groups = static_cast<int>(CeilDiv(cols, plan.tiles * most_cols));
   plan.tile_cols =
       static_cast<int>(CeilDiv(cols, int64_t{plan.tiles} * plan.groups));
+  // NOTE: partial sums are exchanged where the stages have been.
+  if (plan.groups > 1 && PartialSums(plan) > 1) return std::nullopt;
+  if (plan.pairs && (!TakesPairs(plan.variant) || problem.gated ||
+                     plan.tiles > 1 || plan.tile_cols > kPairRows)) {
+    return std::nullopt;
+  }
 
   const int64_t steps = RingGemmSteps(plan, problem.k);
   const auto stages_for = [](int64_t bytes, int stage_bytes, int64_t used,

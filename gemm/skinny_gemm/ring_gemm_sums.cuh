@@ -13,11 +13,55 @@
 
 namespace lamina::gemm_internal {
 
-// Columns of y. The rows of w behind them are the first rows of a tile; with a
-// gate these are the gate's, and those of up begin at row `up_row`.
+// Columns of y; the rows of w behind them are the rows of a tile. With a gate
+// eight rows of gates and the eight of their ups take turns.
 struct RingTile {
   int first_col;
   int cols;  // can be zero or less
+};
+
+// Where the sums of a thread belong: sum i to row ActivationRow(i) of x and row
+// Row(i / 2 % 2) of the tile (core/device/matrix.cuh). With pairs, waves 2 and
+// 3 have the same rows as waves 0 and 1, and of each pair the second segment.
+template <RingGemmVariant kVariant>
+class RingThread {
+ public:
+  __device__ RingThread(bool gated, bool pairs)
+      : gated_(gated), lane_(gpu::ThreadIndex() % 32) {
+    const int wave = gpu::UniformWave() % 4;
+    wave_ = pairs ? wave % 2 : wave;
+    second_ = pairs && wave >= 2;
+  }
+
+  __device__ bool second_of_pair() const { return second_; }
+  __device__ int Row(int half) const {
+    // NOTE: operands in registers can be of any row. These give every wave a
+    // part of a tile of few rows.
+    return kVariant.types == RingTypes::kF8BF16 && !gated_
+               ? 32 * half + 8 * wave_ + lane_ / 4
+               : 16 * wave_ + 8 * half + lane_ / 4;
+  }
+  // The column of the tile that the row belongs to; with a gate the same for
+  // both halves, first the gate's, then up's.
+  __device__ int Column(int half) const {
+    return gated_ ? 8 * wave_ + lane_ / 4 : Row(half);
+  }
+  __device__ int ActivationRow(int i) const {
+    return (i >> 2 << 3) + (lane_ & 3) * 2 + (i & 1);
+  }
+  // What follows is computed where it is used, not where registers are few.
+  __device__ void Settle() {
+    gpu::Settle(wave_);
+    gpu::Settle(lane_);
+  }
+  __device__ bool gated() const { return gated_; }
+  __device__ int lane() const { return lane_; }
+
+ private:
+  bool gated_;
+  bool second_;
+  int wave_;  // of those that have other rows
+  int lane_;
 };
 
 // Where the 16-byte column of a row lies in a segment: core/device/matrix.cuh.
@@ -38,18 +82,15 @@ class RingTileSums {
  public:
   __device__ RingTileSums(const RingGemmArgs& args, const Epilogue& epilogue,
                           const RingTile& tile)
-      : args_(args),
-        wave_(gpu::UniformWave() % 4),
-        lane_(gpu::ThreadIndex() % 32) {
+      : args_(args), thread_(epilogue.gated(), args.plan.pairs) {
     if constexpr (kVariant.block_scales) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int up_row = args.layout.up_row;
-        const bool up = up_row > 0 && Row(half) >= up_row;
-        const int col = up ? Row(half) - up_row : Row(half);
+        const int col = thread_.Column(half);
         // NOTE: rows that do not exist read the scale of one that does.
         weight_row_[half] =
-            epilogue.WeightRow(col < tile.cols ? tile.first_col + col : 0, up);
+            epilogue.WeightRow(col < tile.cols ? tile.first_col + col : 0,
+                               epilogue.gated() && half == 1);
       }
     }
   }
@@ -68,18 +109,25 @@ class RingTileSums {
   // Adds the products of the stage. Nothing of it is read afterwards.
   __device__ void Add(int step, const uint8_t* w, const uint8_t* x) {
     if constexpr (kFromRegisters) {
-      if (args_.layout.segment_bytes <= kRingTileRows / 2 * kSegmentBytes) {
+      if (!thread_.gated() &&
+          args_.layout.segment_bytes <= kRingTileRows / 2 * kSegmentBytes) {
         AddSegments<1>(step, w, x);
-      } else {
-        AddSegments<2>(step, w, x);
+        return;
       }
-    } else {
-      AddSegments<2>(step, w, x);
+    } else if constexpr (kTakesPairs) {
+      if (args_.plan.pairs) {
+        AddPairs(w, x);
+        return;
+      }
     }
+    AddSegments<2>(step, w, x);
   }
 
   // Adds up what ran side by side. Once, after all stages.
   __device__ void Join() {
+    if constexpr (kTakesPairs && !kPromote) {
+      if (args_.plan.pairs) AddOwnSegments(pair_sums_);
+    }
 #pragma unroll
     for (int set = 1; set < kSumSets; ++set) {
 #pragma unroll
@@ -87,16 +135,8 @@ class RingTileSums {
     }
   }
 
-  // Of rows `part` * kExchange and on of x, to [kExchange, kExchangePitch].
-  __device__ void Put(int part, float* exchanged) const {
-    constexpr int kExchange = ExchangeRows(kVariant);
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      if (ActivationRow(i) / kExchange != part) continue;
-      exchanged[ActivationRow(i) % kExchange * kExchangePitch +
-                Row(i / 2 % 2)] = sums_[0][i];
-    }
-  }
+  // After Join.
+  __device__ float operator[](int i) const { return sums_[0][i]; }
 
  private:
   static constexpr RingTypes kTypes = kVariant.types;
@@ -107,7 +147,7 @@ class RingTileSums {
       std::conditional_t<kTypes == RingTypes::kF16, F16, BF16>>;
 
   static constexpr int kRows = kVariant.rows;
-  static constexpr int kSums = kRows / 2;  // a thread's, of 64 x kRows
+  static constexpr int kSums = RingSums(kVariant);
   static constexpr int kSegments = StageSegments(kVariant);
   static constexpr int kXBoxBytes = kRows * kSegmentBytes;
   static constexpr int kHalfSlices = kSegmentBytes / 32;  // of 16 FP8 weights
@@ -115,17 +155,74 @@ class RingTileSums {
   static constexpr int kXSegmentBytes =
       kXBoxBytes * ActivationBytes(kTypes) / WeightBytes(kTypes);
 
-  // Whether sums leave the tensor core every 128 of K.
+  // Whether sums leave the tensor core every kInARow * 128 of K.
   static constexpr bool kPromote =
       kTypes == RingTypes::kF8 || kVariant.block_scales;
   // Segments whose products run side by side, into sums of their own.
   static constexpr int kChains = kFromRegisters || kRows == 64 ? 1
                                  : kRows == 32                 ? 2
                                                                : kSegments;
+  // Segments whose products run one after the other, into the same sums.
+  // NOTE: with 64 rows a wait for them every 128 of K costs more than they do.
+  static constexpr int kInARow =
+      kTypes == RingTypes::kF8 && kRows == 64 && !kVariant.block_scales ? 2 : 1;
+  static constexpr int kTogether = kChains * kInARow;
   static constexpr int kSumSets = kPromote ? 1 : kChains;
   // NOTE: there are no registers for scales beside those of widened weights.
   static constexpr bool kScalesAhead = kVariant.block_scales && !kFromRegisters;
   static constexpr int kScaleSets = kScalesAhead ? kSegments : 1;
+
+  static constexpr bool kTakesPairs = TakesPairs(kVariant);
+  // NOTE: of 32 rows, products of a pair are as many as registers allow.
+  static constexpr int kPairChains = kRows == 32 ? 1 : kSegments / 2;
+
+  // Rows 0 to 31 of one wgmma are a segment of w, rows 32 to 63 the next; x has
+  // both segments as columns. Half of the products are of one segment by the
+  // other, for nobody.
+  __device__ void AddPairs(const uint8_t* w, const uint8_t* x) {
+#pragma unroll(kPairChains == 1 ? 1 : kSegments)
+    for (int segment = 0; segment < kSegments; segment += 2 * kPairChains) {
+      const uint8_t* const w_part = w + segment * kPairRows * kSegmentBytes;
+      const uint8_t* const x_part = x + segment * kXSegmentBytes;
+      if constexpr (kPromote) {
+        float products[kPairChains][2 * kSums];
+        MultiplyPairs(w_part, x_part, products);
+        gpu::WarpgroupWait<0>();
+        AddOwnSegments(products);
+      } else {
+        MultiplyPairs(w_part, x_part, pair_sums_);
+      }
+    }
+    gpu::WarpgroupWait<0>();
+  }
+  __device__ void MultiplyPairs(const uint8_t* w, const uint8_t* x,
+                                float (&d)[kPairChains][2 * kSums]) const {
+    const uint64_t a = gpu::SwizzledTile(w);
+    const uint64_t b = gpu::SwizzledTile(x);
+    gpu::WarpgroupFence();
+#pragma unroll
+    for (uint32_t byte = 0; byte < kSegmentBytes; byte += 32) {
+#pragma unroll
+      for (uint32_t chain = 0; chain < kPairChains; ++chain) {
+        gpu::WarpgroupMma<T, 2 * kRows>(
+            d[chain], Further(a, chain * 2 * kPairRows * kSegmentBytes + byte),
+            Further(b, chain * 2 * kXBoxBytes + byte), !kPromote || byte > 0);
+      }
+    }
+    gpu::WarpgroupCommit();
+  }
+  // sums += those of d that are of this thread's segments.
+  __device__ void AddOwnSegments(const float (&d)[kPairChains][2 * kSums]) {
+#pragma unroll
+    for (int chain = 0; chain < kPairChains; ++chain) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        const float first = d[chain][i];
+        const float second = d[chain][kSums + i];
+        sums_[0][i] += thread_.second_of_pair() ? second : first;
+      }
+    }
+  }
 
   // kHalves: of the tile's rows, that there are.
   template <int kHalves>
@@ -133,7 +230,7 @@ class RingTileSums {
     // NOTE: one chain alone is not unrolled: it would take more registers than
     // a thread has. Scales have to be, to be in registers.
 #pragma unroll(kChains == 1 && !kScalesAhead ? 1 : kSegments)
-    for (int segment = 0; segment < kSegments; segment += kChains) {
+    for (int segment = 0; segment < kSegments; segment += kTogether) {
       const uint8_t* const w_part = w + segment * args_.layout.segment_bytes;
       const uint8_t* const x_part = x + segment * kXSegmentBytes;
       if constexpr (kPromote) {
@@ -145,18 +242,6 @@ class RingTileSums {
       }
     }
     gpu::WarpgroupWait<0>();
-  }
-
-  // Sum i of this lane is of row Row(i / 2 % 2) of the tile and of row
-  // ActivationRow(i) of x: core/device/matrix.cuh.
-  __device__ int Row(int half) const {
-    // NOTE: operands in registers can be of any row. These give every wave a
-    // part of a tile of few rows.
-    return kFromRegisters ? 32 * half + 8 * wave_ + lane_ / 4
-                          : 16 * wave_ + 8 * half + lane_ / 4;
-  }
-  __device__ int ActivationRow(int i) const {
-    return i / 4 * 8 + lane_ % 4 * 2 + i % 2;
   }
 
   // d[i] = segment i of w times that of x; of 16-bit types d[i] += it. Done
@@ -173,12 +258,17 @@ class RingTileSums {
       const uint64_t b = gpu::SwizzledTile(x);
       gpu::WarpgroupFence();
 #pragma unroll
-      for (uint32_t byte = 0; byte < kSegmentBytes; byte += 32) {
+      for (uint32_t in_a_row = 0; in_a_row < kInARow; ++in_a_row) {
 #pragma unroll
-        for (uint32_t i = 0; i < kChains; ++i) {
-          gpu::WarpgroupMma<T, kRows>(
-              d[i], Further(a, i * segment_bytes + byte),
-              Further(b, i * kXBoxBytes + byte), !kPromote || byte > 0);
+        for (uint32_t byte = 0; byte < kSegmentBytes; byte += 32) {
+#pragma unroll
+          for (uint32_t chain = 0; chain < kChains; ++chain) {
+            const uint32_t segment = chain * kInARow + in_a_row;
+            gpu::WarpgroupMma<T, kRows>(
+                d[chain], Further(a, segment * segment_bytes + byte),
+                Further(b, segment * kXBoxBytes + byte),
+                !kPromote || in_a_row > 0 || byte > 0);
+          }
         }
       }
       gpu::WarpgroupCommit();
@@ -215,12 +305,12 @@ class RingTileSums {
                         uint32_t (&a)[kHalfSlices][4]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = Row(half);
+      const int row = thread_.Row(half);
 #pragma unroll
       for (int slice = 0; slice < kHalfSlices; ++slice) {
         const auto* const codes = reinterpret_cast<const uint16_t*>(
             segment + Swizzled(row, half_of_k * kHalfSlices + slice) +
-            lane_ % 4 * 2);
+            thread_.lane() % 4 * 2);
         a[slice][half] = half < kHalves ? gpu::WidenE4M3(codes[0]) : 0;
         a[slice][half + 2] = half < kHalves ? gpu::WidenE4M3(codes[4]) : 0;
       }
@@ -268,17 +358,18 @@ class RingTileSums {
   __device__ void LoadActivationScales(int k, float (&scale)[kSums / 2]) const {
 #pragma unroll
     for (int i = 0; i < kSums / 2; ++i) {
-      const int row = ActivationRow(i / 2 * 4 + i % 2);
+      const int row = thread_.ActivationRow(i / 2 * 4 + i % 2);
       scale[i] = ScaleOrOne(args_.gemm.x_scales,
                             row < args_.gemm.m ? row : args_.gemm.m - 1, k);
     }
   }
 
   const RingGemmArgs& args_;
-  int wave_;  // of the warpgroup
-  int lane_;
+  RingThread<kVariant> thread_;
   int weight_row_[2] = {};
   float sums_[kSumSets][kSums] = {};
+  // Of pairs that stay in the tensor cores.
+  float pair_sums_[kPairChains][2 * kSums] = {};
   // With block_scales, of the stage or segment at hand.
   float w_scale_[kScaleSets][2];
   float x_scale_[kScaleSets][kSums / 2];

@@ -29,7 +29,7 @@ class RingWeightLoader {
     to_ = column / kSegmentColumns * args.layout.segment_bytes;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      offset_[i] = Swizzled(first_row_ + i * kStep, column_);
+      offset_[i] = Swizzled(TileRow(first_row_ + i * kStep), column_);
     }
     const int left = args.tail_bytes - column * 16;
     tail_ = left >= 16 ? 16 : left > 0 ? left : 0;
@@ -45,9 +45,9 @@ class RingWeightLoader {
   __device__ void Load(const char* from, int cols, int step,
                        uint8_t* stage) const {
     LoadRows(from, cols, step, stage + to_);
-    if (args_.layout.up_row > 0) {
+    if (args_.rows.up != 0) {
       LoadRows(from + args_.rows.up, cols, step,
-               stage + to_ + args_.layout.up_row * kSegmentBytes);
+               stage + to_ + 8 * kSegmentBytes);
     }
   }
 
@@ -59,11 +59,18 @@ class RingWeightLoader {
   // NOTE: the swizzle repeats itself every 8 rows.
   static constexpr int kAtOnce = 8;
 
+  // Of the row of the tile's column `col`, or of its gate: with a gate, every
+  // eight rows of gates are followed by those of their ups.
+  __device__ int TileRow(int col) const {
+    return args_.rows.up == 0 ? col : col + col / 8 * 8;
+  }
+
   __device__ void LoadRows(const char* from, int cols, int step,
                            uint8_t* to) const {
     // NOTE: settled, or it is loaded and multiplied anew for every row.
     auto hop = static_cast<uint64_t>(kStep * args_.rows.next);
     gpu::Settle(hop);
+    const int advance = TileRow(kAtOnce * kStep) * kSegmentBytes;
     if (step < args_.whole_steps) {
 #pragma unroll 1
       for (int row = first_row_; row < cols; row += kAtOnce * kStep) {
@@ -74,7 +81,7 @@ class RingWeightLoader {
           }
           from += hop;
         }
-        to += kAtOnce * kStep * kSegmentBytes;
+        to += advance;
       }
     } else {
       const int bytes = step == args_.whole_steps ? tail_ : 0;
@@ -82,8 +89,8 @@ class RingWeightLoader {
       const void* const none = args_.gemm.w;
 #pragma unroll 1
       for (int row = first_row_; row < cols; row += kStep) {
-        gpu::CopyAsync16(to + Swizzled(row, column_), bytes > 0 ? from : none,
-                         bytes);
+        gpu::CopyAsync16(to + Swizzled(TileRow(row), column_),
+                         bytes > 0 ? from : none, bytes);
         from += hop;
       }
     }

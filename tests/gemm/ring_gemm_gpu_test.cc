@@ -133,21 +133,46 @@ TEST_F(RingGemmGpu, EveryChoice) {
         if (consumers == 4 && types.w != types.x && m > 16) continue;
         for (const int tiles : {1, 2, 4}) {
           if (tiles > consumers) continue;
+          // Shares of K have one group of tiles.
+          const int64_t groups = tiles == consumers ? 2 : 1;
+          const int64_t n = 64 * tiles * groups - 6;
           // Stages as few as there can be, so that rings go round.
-          ExpectExact(Spec(types, m, 130, 1296),
+          ExpectExact(Spec(types, m, n, 1296),
                       RingGemmChoice{
                           .blocks = 1, .consumers = consumers, .tiles = tiles});
-          ExpectExact(Spec(types, m, 130, 1296),
+          ExpectExact(Spec(types, m, n, 1296),
                       RingGemmChoice{.blocks = 3,
                                      .consumers = consumers,
                                      .tiles = tiles,
                                      .tensor_copies = true});
-          ExpectExact(Spec(types, m, 130, 1296),
+          ExpectExact(Spec(types, m, n, 1296),
                       RingGemmChoice{.blocks = 2,
                                      .consumers = consumers,
                                      .tiles = tiles,
                                      .ring_bytes = 96 << 10,
                                      .x_ring_bytes = 40 << 10});
+        }
+      }
+    }
+  }
+}
+
+// Shares of K, rows left out, columns past a tile: where results go straight
+// from the sums.
+TEST_F(RingGemmGpu, RoundsToY) {
+  for (const Types2& types : kTypes) {
+    for (const DType y : {DType::kF16, DType::kBF16}) {
+      for (const int64_t m : {5, 16, 27, 64}) {
+        for (const int tiles : {1, 2, 4}) {
+          const int consumers = types.w != types.x ? 2 : 4;
+          if (tiles > consumers) continue;
+          GemmSpec spec = Spec(types, m, 60 * tiles, 144);
+          spec.y = y;
+          spec.w_scales = IsFp8(types.w) ? std::optional(kRow) : std::nullopt;
+          spec.x_scales = IsFp8(types.x) ? std::optional(kRow) : std::nullopt;
+          ExpectExact(spec,
+                      RingGemmChoice{
+                          .blocks = 3, .consumers = consumers, .tiles = tiles});
         }
       }
     }

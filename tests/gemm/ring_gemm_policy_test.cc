@@ -17,6 +17,11 @@ void ExpectSound(const RingGemmProblem& problem, const RingGemmPlan& plan) {
   // A stage has the same users for good.
   EXPECT_EQ(plan.stages % plan.consumers, 0);
   EXPECT_EQ(plan.x_stages % plan.shares, 0);
+  // Shares exchange their sums where the stages have been.
+  EXPECT_TRUE(plan.groups == 1 || plan.shares == 1);
+  EXPECT_GE(layout.x, plan.shares == 1
+                          ? 0
+                          : plan.consumers * 128 * RingSums(plan.variant) * 4);
   EXPECT_EQ(RingGemmSteps(plan, problem.k) % plan.shares, 0);
   EXPECT_LE(plan.tile_cols * RowsOfColumn(problem.gated), kRingTileRows);
   const int64_t block_cols = CeilDiv(problem.cols, plan.blocks);
@@ -93,13 +98,29 @@ TEST(RingGemmPolicy, BoxesWhereStagesAreManyOrSmall) {
 }
 
 // Otherwise its bits would.
-TEST(RingGemmPolicy, TheSharesOfKDoNotDependOnOverlap) {
+TEST(RingGemmPolicy, WhatIsSummedDoesNotDependOnOverlap) {
   for (int64_t cols = 64; cols < 60000; cols += 61) {
     RingGemmProblem problem = {.m = 8, .cols = cols, .k = 512};
-    const int shares = SelectRingGemmPlan(problem, kH200)->shares;
+    const auto alone = SelectRingGemmPlan(problem, kH200);
     problem.overlap = true;
-    ASSERT_EQ(SelectRingGemmPlan(problem, kH200)->shares, shares) << cols;
+    const auto chained = SelectRingGemmPlan(problem, kH200);
+    ASSERT_EQ(alone->shares, chained->shares) << cols;
+    ASSERT_EQ(alone->pairs, chained->pairs) << cols;
   }
+}
+
+TEST(RingGemmPolicy, PairsWhereTilesAreHalfEmpty) {
+  const auto pairs = [](const RingGemmProblem& problem) {
+    return SelectRingGemmPlan(problem, kH200)->pairs;
+  };
+  EXPECT_TRUE(pairs({.m = 8, .cols = 4096, .k = 4096}));
+  EXPECT_TRUE(pairs({.m = 32, .cols = 2304, .k = 4096}));
+  EXPECT_FALSE(pairs({.m = 8, .cols = 4097, .k = 4096}));
+  EXPECT_FALSE(pairs({.m = 64, .cols = 4096, .k = 4096}));
+  EXPECT_FALSE(pairs({.m = 8, .cols = 4096, .k = 4096, .gated = true}));
+  EXPECT_FALSE(pairs({.m = 8, .cols = 4096, .k = 4096, .block_scales = true}));
+  EXPECT_FALSE(
+      pairs({.m = 8, .cols = 4096, .k = 64, .types = RingTypes::kF8BF16}));
 }
 
 TEST(RingGemmPolicy, RefusesWhatTheKernelsDoNotTake) {
@@ -115,6 +136,11 @@ TEST(RingGemmPolicy, RefusesWhatTheKernelsDoNotTake) {
   EXPECT_FALSE(has_plan({.m = 1, .cols = 8, .k = int64_t{1} << 28}));
   EXPECT_FALSE(has_plan({.m = 64, .cols = 4096, .k = 4096},
                         {.units = 132, .shared_bytes = 48 << 10}));
+  // Groups of tiles that have shares.
+  EXPECT_FALSE(MakeRingGemmPlan({.m = 8, .cols = 130, .k = 512},
+                                {.blocks = 1, .consumers = 4, .tiles = 2},
+                                kH200)
+                   .has_value());
 }
 
 }  // namespace

@@ -20,7 +20,15 @@ __attribute__((weak)) absl::Status SkinnyGemmGpu(const SkinnyGemmArgs& args,
 
 namespace lamina::testing {
 
-// y, which is f32.
+// Calls f with a value of y's type.
+template <class F>
+auto WithType(DType y, F f) {
+  return y == DType::kF16    ? f(F16{})
+         : y == DType::kBF16 ? f(BF16{})
+                             : f(0.0f);
+}
+
+// y, which is f32, f16 or bf16.
 inline std::vector<float> RunWithPlan(
     GemmCase& test, const gemm_internal::SkinnyGemmGpuPlan& plan) {
   test.y.Poison();
@@ -30,7 +38,13 @@ inline std::vector<float> RunWithPlan(
   EXPECT_TRUE(test.x.GuardsIntact() && test.w.GuardsIntact() &&
               test.y.GuardsIntact() && test.codes.GuardsIntact() &&
               test.residual.GuardsIntact() && test.bias.GuardsIntact());
-  return test.y.Dense<float>();
+  return WithType(test.spec.y, [&]<class T>(T) {
+    std::vector<float> y;
+    for (const T value : test.y.template Dense<T>()) {
+      y.push_back(ToFloat(value));
+    }
+    return y;
+  });
 }
 
 // Sums are exact.
@@ -42,7 +56,10 @@ inline void ExpectExact(const GemmSpec& spec,
   const std::vector<float> got = RunWithPlan(test, plan);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
-    ASSERT_EQ(got[i], want[i])
+    const float rounded = WithType(spec.y, [&]<class T>(T) {
+      return ToFloat(FromFloat<T>(want[i]));
+    });
+    ASSERT_EQ(got[i], rounded)
         << "row " << static_cast<int64_t>(i) / spec.out_cols() << " col "
         << static_cast<int64_t>(i) % spec.out_cols();
   }

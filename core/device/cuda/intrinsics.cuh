@@ -192,6 +192,7 @@ __device__ inline void WaitForPredecessor() {
 
 // What stands before it is computed before what stands after it.
 __device__ inline void Settle(float& value) { asm volatile("" : "+f"(value)); }
+__device__ inline void Settle(int& value) { asm volatile("" : "+r"(value)); }
 __device__ inline void Settle(uint64_t& value) {
   unsigned long long bits = value;
   asm volatile("" : "+l"(bits));

@@ -216,6 +216,7 @@ __device__ inline void WaitForPredecessor() {}
 
 // Nothing to wait for, nothing to settle before it.
 __device__ inline void Settle(float&) {}
+__device__ inline void Settle(int&) {}
 __device__ inline void Settle(uint64_t&) {}
 
 // ---- Memory -----------------------------------------------------------------

@@ -95,6 +95,7 @@ inline void AllowDependents() {}
 inline void WaitForPredecessor() {}
 
 inline void Settle(float&) {}
+inline void Settle(int&) {}
 inline void Settle(uint64_t&) {}
 
 namespace intrinsics_internal {
