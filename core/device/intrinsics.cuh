@@ -8,9 +8,10 @@
 //           CUDA: UniformWave(): ThreadIndex() / 32, known to be the wave's;
 //           GiveRegisters<n>, TakeRegisters<n>: warpgroups end up with n a
 //           thread
-// Barriers  BlockSync; ClusterArrive and ClusterWait, the two halves of a
-//           barrier of the cluster; ClusterArriveRelaxed: orders no memory;
-//           ClusterIndex, ClusterRank, ClusterBlocks
+// Barriers  WaveSync: the wave's lanes are together again, as barriers of a
+//           cluster need them; BlockSync; ClusterArrive and ClusterWait, the
+//           two halves of a barrier of the cluster; ClusterArriveRelaxed:
+//           orders no memory; ClusterIndex, ClusterRank, ClusterBlocks
 // Lanes     ExchangeHalves<kWave>(value, mask): the value of the other half of
 //           the group of 2 * mask adjacent lanes (mask: a power of two). All
 //           lanes of a half hold the same value. WaveMax<kWave>(value). All

@@ -18,6 +18,9 @@
 // `pairs` these are the same rows of w, 128 bytes of K further, and x has twice
 // the rows: half of the instructions, and of the reads of shared memory.
 //
+// With 64 rows and few columns, x is more than a block's part of w. There two
+// blocks, a cluster, have columns together and half of K each.
+//
 // In the end the shares of a tile meet in shared memory, where the stages have
 // been, and are added in their order; then results take the epilogue. Weights
 // depend on no other kernel: their loads start before WaitForPredecessor.
@@ -52,12 +55,18 @@ class RingGemm {
         w_ring_(Phasers(), plan_.stages),
         x_ring_(Phasers() + 2 * plan_.stages, plan_.x_stages) {
     const int block = static_cast<int>(gpu::BlockIndex());
-    first_col_ = block * args.cols + Smaller(block, args.more_cols);
-    end_col_ = first_col_ + args.cols + (block < args.more_cols ? 1 : 0);
+    int owner = block;
+    if constexpr (kTakesClusters) {
+      owner /= plan_.cluster;
+      first_step_ = block % plan_.cluster * args.steps;
+    }
+    first_col_ = owner * args.cols + Smaller(owner, args.more_cols);
+    end_col_ = first_col_ + args.cols + (owner < args.more_cols ? 1 : 0);
   }
 
   __device__ void Run() const {
     gpu::AllowDependents();
+    if (InCluster()) gpu::ClusterArriveRelaxed();
     const int wave = gpu::UniformWave();
     const int computing_waves = 4 * plan_.consumers;
     if (wave < computing_waves) {
@@ -77,6 +86,10 @@ class RingGemm {
       } else {
         LoadActivations();
       }
+      if (InCluster()) {
+        gpu::WaveSync();
+        JoinExchange();
+      }
     }
   }
 
@@ -88,10 +101,14 @@ class RingGemm {
   static constexpr int kXBoxCols =
       kSegmentBytes / ActivationBytes(kVariant.types);
   // 96 registers are too few for the sums of 64 rows.
+  static constexpr bool kTakesClusters = TakesClusters(kVariant);
   static constexpr bool kTakesRegisters =
       kVariant.rows == 64 && MaxConsumers(kVariant) == 4;
 
   __device__ static int Smaller(int a, int b) { return a < b ? a : b; }
+  __device__ bool InCluster() const {
+    return kTakesClusters && plan_.cluster > 1;
+  }
 
   // ---- Shared memory --------------------------------------------------------
 
@@ -135,8 +152,10 @@ class RingGemm {
     bool first = true;
     for (int group = 0; group < plan_.groups; ++group) {
       const RingTile first_tile = Tile(group, 0);
-      const char* from_step = loader.Column(first_tile.first_col);
-      for (int step = 0; step < args_.steps; ++step) {
+      const char* from_step = loader.Column(first_tile.first_col) +
+                              int64_t{first_step_} * kStepBytes;
+      for (int i = 0; i < args_.steps; ++i) {
+        const int step = first_step_ + i;
         const char* from = from_step;
         int cols = end_col_ - first_tile.first_col;  // left
         for (int tile = 0; tile < plan_.tiles; ++tile) {
@@ -175,7 +194,8 @@ class RingGemm {
           for (int segment = 0; segment < kSegments; ++segment) {
             gpu::CopyTensor2D(
                 WeightStage(at) + segment * args_.layout.segment_bytes,
-                &args_.w_map, (step * kSegments + segment) * kBoxCols,
+                &args_.w_map,
+                ((first_step_ + step) * kSegments + segment) * kBoxCols,
                 Tile(group, tile).first_col, w_ring_.full(at));
           }
           w_ring_.Advance(at);
@@ -207,7 +227,7 @@ class RingGemm {
 #pragma unroll
       for (int box = 0; box < kXBoxes; ++box) {
         gpu::CopyTensor2D(ActivationStage(at) + box * kXBoxBytes, &args_.x_map,
-                          (step * kXBoxes + box) * kXBoxCols, 0,
+                          ((first_step_ + step) * kXBoxes + box) * kXBoxCols, 0,
                           x_ring_.full(at));
       }
       x_ring_.Advance(at);
@@ -239,11 +259,11 @@ class RingGemm {
       RingTileSums<kVariant> sums(args_, epilogue, tile);
       RingTileResults<kVariant> results(args_, epilogue, tile, consumer);
       for (int step = share; step < args_.steps; step += plan_.shares) {
-        sums.LoadScalesAhead(step);
+        sums.LoadScalesAhead(first_step_ + step);
         x_ring_.AwaitFull(x_at);
         w_ring_.AwaitFull(w_at);
         gpu::PublishToAsync();  // what cp.async has brought
-        sums.Add(step, WeightStage(w_at), ActivationStage(x_at));
+        sums.Add(first_step_ + step, WeightStage(w_at), ActivationStage(x_at));
         if (gpu::ElectOne()) {
           w_ring_.Release(w_at);
           x_ring_.Release(x_at);
@@ -258,8 +278,14 @@ class RingGemm {
 
   __device__ void Finish(RingTileResults<kVariant>& results,
                          const RingTileSums<kVariant>& sums) const {
-    auto* const exchanged = reinterpret_cast<float*>(shared_);
-    if (PartialSums(plan_) > 1) {
+    auto* const exchanged =
+        reinterpret_cast<float*>(shared_ + args_.layout.exchange);
+    if (InCluster()) {
+      gpu::ClusterWait();  // all blocks have begun
+      results.ShowCluster(sums, exchanged);
+      gpu::ClusterArrive();
+      gpu::ClusterWait();
+    } else if (PartialSums(plan_) > 1) {
       // NOTE: all of them need their stages no more, and there is one group.
       gpu::SyncGroup(1, 128 * plan_.consumers);
       results.Show(sums, exchanged);
@@ -271,6 +297,13 @@ class RingGemm {
     results.Store(sums, exchanged, ActivationScales());
   }
 
+  // The part of waves that have nothing to exchange.
+  __device__ void JoinExchange() const {
+    gpu::ClusterWait();
+    gpu::ClusterArrive();
+    gpu::ClusterWait();
+  }
+
   const RingGemmArgs& args_;
   const RingGemmPlan& plan_;
   uint8_t* shared_;
@@ -278,6 +311,7 @@ class RingGemm {
   gpu::Ring x_ring_;
   int first_col_;
   int end_col_;
+  int first_step_ = 0;
 };
 
 }  // namespace lamina::gemm_internal

@@ -72,7 +72,8 @@ constexpr int RingSums(const RingGemmVariant& variant) {
 // How a launch goes about it: ring_gemm.cuh says what the parts are.
 struct RingGemmPlan {
   RingGemmVariant variant = {};
-  int blocks = 0;
+  int blocks = 0;     // a multiple of cluster
+  int cluster = 1;    // blocks that share columns: a part of K each
   int consumers = 4;  // warpgroups that compute: tiles * shares
   int tiles = 1;      // of a group
   int shares = 4;     // of K, of each tile
@@ -95,22 +96,34 @@ constexpr bool TakesPairs(const RingGemmVariant& variant) {
   return variant.types != RingTypes::kF8BF16 && !variant.block_scales &&
          variant.rows <= 32;
 }
-// Sums that are added up in the end for a result: those of shares and, of each,
-// of both segments of pairs.
+// What can be split over the blocks of a cluster.
+// NOTE: with fewer rows, x is little beside w.
+constexpr bool TakesClusters(const RingGemmVariant& variant) {
+  return variant.rows == 64;
+}
+// Sums that are added up in the end for a result: those of the blocks of a
+// cluster, of each those of its shares, of each those of both segments of
+// pairs.
 constexpr int PartialSums(const RingGemmPlan& plan) {
-  return plan.pairs ? 2 * plan.shares : plan.shares;
+  return plan.cluster * plan.shares * (plan.pairs ? 2 : 1);
+}
+// Blocks that have columns of their own.
+constexpr int Owners(const RingGemmPlan& plan) {
+  return plan.blocks / plan.cluster;
 }
 
 // Rows of w behind a column of y.
 constexpr int RowsOfColumn(bool gated) { return gated ? 2 : 1; }
 
-// Bytes from the start of a block's shared memory, where the stages of w are,
-// and in the end the sums that shares exchange.
+// Bytes from the start of a block's shared memory, where the stages of w are.
 struct RingGemmLayout {
   int segment_bytes = 0;  // of all rows of a tile
   int stage_bytes = 0;
   int x = 0;
   int x_scales = 0;
+  // Partial sums: in a cluster memory of their own, which other blocks write to
+  // when they like, else where the stages have been.
+  int exchange = 0;
   int phasers = 0;
   int bytes = 0;
 };
@@ -123,12 +136,16 @@ constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
   layout.stage_bytes = layout.segment_bytes * StageSegments(variant);
   layout.x = plan.stages * layout.stage_bytes;
   const int exchange =
-      plan.shares == 1
+      PartialSums(plan) == 1
           ? 0
           : plan.consumers * 128 * RingSums(variant) * int{sizeof(float)};
-  if (layout.x < exchange) layout.x = exchange;
+  if (plan.cluster == 1 && layout.x < exchange) layout.x = exchange;
   layout.x_scales = layout.x + plan.x_stages * ActivationStageBytes(variant);
   layout.phasers = layout.x_scales + variant.rows * int{sizeof(float)};
+  if (plan.cluster > 1) {
+    layout.exchange = layout.phasers;
+    layout.phasers += exchange;
+  }
   layout.bytes = layout.phasers + (2 * (plan.stages + plan.x_stages) + 1) * 8;
   // NOTE: a wgmma reads 64 rows whatever a tile has: the last stage's must end
   // within the block's memory.
@@ -165,11 +182,11 @@ struct RingGemmArgs {
   RingGemmPlan plan = {};
   RingGemmLayout layout = {};
   RingGemmRows rows = {};
-  int steps = 0;        // stages along K: a multiple of plan.shares
+  int steps = 0;        // stages along K of a block: a multiple of plan.shares
   int whole_steps = 0;  // that lie within K
   int tail_bytes = 0;   // of a row after these
-  int cols = 0;         // of y, a block: so many,
-  int more_cols = 0;    // and one more in so many of the first blocks
+  int cols = 0;         // of y, a cluster: so many,
+  int more_cols = 0;    // and one more in so many of the first clusters
 };
 
 // By types; plan.variant.types is theirs.

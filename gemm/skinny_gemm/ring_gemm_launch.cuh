@@ -47,6 +47,7 @@ gpu::Error LaunchRingGemmOf(const RingGemmArgs& args,
   wanted.wave_size = target.wave_size;
   const gpu::LaunchShape shape{.blocks = args.plan.blocks,
                                .threads = RingGemmThreads(args.plan.consumers),
+                               .cluster_blocks = args.plan.cluster,
                                .shared_bytes = args.layout.bytes};
   return gpu::LaunchMatching<kRingGemmVariants<kTypes>>(
       wanted, [&]<std::size_t kIndex>() {

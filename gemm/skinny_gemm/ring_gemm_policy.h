@@ -29,6 +29,7 @@ struct RingArch {
 // What a plan is made of.
 struct RingGemmChoice {
   int64_t blocks = 0;
+  int cluster = 1;
   int consumers = 4;
   int tiles = 1;
   int64_t ring_bytes = 0;    // stages of w, at most
@@ -44,11 +45,11 @@ constexpr RingGemmVariant RingGemmVariantFor(const RingGemmProblem& problem) {
   return variant;
 }
 
-// Steps along K; the last ones can have nothing of it.
+// Steps of a block along K; the last ones can have nothing of it.
 constexpr int RingGemmSteps(const RingGemmPlan& plan, int64_t k) {
   const int64_t bytes = k * WeightBytes(plan.variant.types);
-  return static_cast<int>(
-      RoundUp(CeilDiv(bytes, StageStepBytes(plan.variant)), plan.shares));
+  const int64_t steps = CeilDiv(bytes, StageStepBytes(plan.variant));
+  return static_cast<int>(RoundUp(CeilDiv(steps, plan.cluster), plan.shares));
 }
 
 namespace ring_internal {
@@ -65,30 +66,40 @@ constexpr int64_t ActivationRingBytes(int rows) {
 inline constexpr int64_t kSpareUnitsBytes = int64_t{40} << 20;
 inline constexpr int kSpareUnits = 4;
 
+// Warpgroups. H200, 2026-11-30: two are 1 to 6 % faster, having fewer to start
+// and to wait for, but for FP8 with more than two tiles of w a block (28672 x
+// 4096: 4 are 2 % faster) and with 64 rows and more (57344 x 8192: 2 %);
+// widened weights want all there can be.
+constexpr int Consumers(const RingGemmVariant& variant, int64_t block_rows) {
+  if (variant.types == RingTypes::kF8BF16) return MaxConsumers(variant);
+  const bool four_tiles = block_rows > 2 * kRingTileRows;
+  const bool one_group = block_rows <= 4 * kRingTileRows;
+  const bool wants_four =
+      four_tiles &&
+      ((variant.types == RingTypes::kF8 && one_group) || variant.rows == 64);
+  return wants_four ? MaxConsumers(variant) : 2;
+}
+
 // Whether copies of whole tiles bring w sooner than those of many threads,
 // whose cost is that of a stage. H200, 2026-11-30: -27 % for 2304 x 16384 FP8
-// at 8 rows of x, -3 to -10 % for 4096 x 14336, -7 % for 13312 x 16384 at 64
-// rows, -11 % for its widened weights; a loss of 2 to 6 % elsewhere.
-constexpr bool WantsTensorCopies(const RingGemmVariant& variant, int64_t cols,
-                                 int64_t k, int64_t blocks) {
-  const bool long_rows = k >= 8192;
-  const bool few_cols = cols <= blocks * 24;
-  const bool some_cols = cols <= blocks * 32;
+// at 8 rows of x, -4 % for 4096 x 4096 with overlap; at 64 rows -5 % for 10240
+// x 8192 and 13312 x 16384, +6 % for 8192 x 28672; a loss of 2 to 6 %
+// elsewhere.
+constexpr bool WantsTensorCopies(const RingGemmProblem& problem,
+                                 const RingGemmChoice& choice,
+                                 int64_t tile_cols) {
+  const RingGemmVariant variant = RingGemmVariantFor(problem);
+  const bool long_rows = problem.k >= 8192;
+  if (problem.gated || choice.cluster > 1) return false;
   if (variant.types == RingTypes::kF8BF16) {
+    const bool some_cols = problem.cols <= choice.blocks * 32;
     return variant.rows <= 16 ? some_cols || long_rows
                               : !some_cols && long_rows;
   }
-  switch (variant.rows) {
-    case 8:
-      return some_cols;
-    case 16:
-      return few_cols ||
-             (some_cols && long_rows && variant.types == RingTypes::kF8);
-    case 32:
-      return few_cols;
-    default:
-      return long_rows;
-  }
+  if (tile_cols <= 24) return true;
+  if (variant.rows == 64) return long_rows && tile_cols <= 52;
+  return variant.types == RingTypes::kF8 && variant.rows == 8 &&
+         problem.overlap && choice.pairs;
 }
 
 // Largest multiple of `step` up to `most`, at least one step.
@@ -102,25 +113,32 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
                                               const RingArch& arch) {
   const RingGemmVariant variant = RingGemmVariantFor(problem);
   const int64_t rows = problem.cols * RowsOfColumn(problem.gated);
-  RingGemmChoice choice = {
-      .blocks = arch.units,
-      .consumers = MaxConsumers(variant),
-      .ring_bytes = ring_internal::kRingBytes,
-      .x_ring_bytes = ring_internal::ActivationRingBytes(variant.rows)};
-  // NOTE: never by `overlap`: on tiles depend the shares of K, on these the
-  // bits.
+  // NOTE: never by `overlap` but for copies: on tiles, shares, pairs and
+  // clusters depend the bits.
   const int64_t least_blocks = arch.units > 8 * ring_internal::kSpareUnits
                                    ? arch.units - ring_internal::kSpareUnits
                                    : arch.units;
+  const bool few_cols = problem.cols <= least_blocks * kPairRows;
+  RingGemmChoice choice = {
+      .blocks = arch.units,
+      .consumers =
+          ring_internal::Consumers(variant, CeilDiv(rows, least_blocks)),
+      .ring_bytes = ring_internal::kRingBytes,
+      .x_ring_bytes = ring_internal::ActivationRingBytes(variant.rows),
+      .pairs = TakesPairs(variant) && !problem.gated && few_cols};
+  if (TakesClusters(variant) && !problem.gated && few_cols &&
+      least_blocks > 2) {
+    choice.cluster = 2;
+  }
+  const int64_t least_owners = least_blocks / choice.cluster;
   while (choice.tiles < choice.consumers &&
-         rows > least_blocks * choice.tiles * kRingTileRows) {
+         rows > least_owners * choice.tiles * kRingTileRows) {
     choice.tiles *= 2;
   }
-  choice.pairs = TakesPairs(variant) && !problem.gated &&
-                 problem.cols <= least_blocks * kPairRows;
-  choice.tensor_copies =
-      !problem.gated && ring_internal::WantsTensorCopies(variant, problem.cols,
-                                                         problem.k, arch.units);
+  const int64_t owner_rows = CeilDiv(rows, least_owners);
+  const int64_t groups = CeilDiv(owner_rows, choice.tiles * kRingTileRows);
+  choice.tensor_copies = ring_internal::WantsTensorCopies(
+      problem, choice, CeilDiv(owner_rows, choice.tiles * groups));
   if (problem.overlap && rows * problem.k * WeightBytes(problem.types) <
                              ring_internal::kSpareUnitsBytes) {
     choice.blocks = least_blocks;
@@ -140,16 +158,22 @@ constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
     return std::nullopt;
   }
   RingGemmPlan plan = {.variant = RingGemmVariantFor(problem),
+                       .cluster = choice.cluster,
                        .consumers = choice.consumers,
                        .tiles = choice.tiles,
                        .shares = choice.consumers / choice.tiles,
                        .pairs = choice.pairs,
                        .tensor_copies = choice.tensor_copies};
-  const int64_t blocks =
-      choice.blocks < problem.cols ? choice.blocks : problem.cols;
-  plan.blocks = static_cast<int>(blocks);
+  if (choice.cluster > 1 && (!TakesClusters(plan.variant) || problem.gated ||
+                             choice.blocks < choice.cluster)) {
+    return std::nullopt;
+  }
+  const int64_t most_owners = choice.blocks / choice.cluster;
+  const int64_t owners =
+      most_owners < problem.cols ? most_owners : problem.cols;
+  plan.blocks = static_cast<int>(owners) * choice.cluster;
 
-  const int64_t cols = CeilDiv(problem.cols, blocks);  // of a block, at most
+  const int64_t cols = CeilDiv(problem.cols, owners);  // of a cluster, at most
   const int64_t most_cols = kRingTileRows / RowsOfColumn(problem.gated);
   plan.groups = static_cast<int>(CeilDiv(cols, plan.tiles * most_cols));
   plan.tile_cols =
@@ -203,8 +227,8 @@ constexpr RingGemmArgs MakeRingGemmArgs(const GemmArgs& gemm,
   const int step_bytes = StageStepBytes(plan.variant);
   args.whole_steps = static_cast<int>(row_bytes / step_bytes);
   args.tail_bytes = static_cast<int>(row_bytes % step_bytes);
-  args.cols = gemm.epilogue.cols / plan.blocks;
-  args.more_cols = gemm.epilogue.cols % plan.blocks;
+  args.cols = gemm.epilogue.cols / Owners(plan);
+  args.more_cols = gemm.epilogue.cols % Owners(plan);
   return args;
 }
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// From the sums of the warpgroups of ring_gemm.cuh to results. Where a result is
-// the sum of several (of shares of K, of the segments of pairs), those who have
-// them show each other all; each then adds up a part of the results, in the
-// order of the shares and of the segments, and stores it. Else sums are stored
-// from registers.
+// From the sums of the warpgroups of ring_gemm.cuh to results. Where a result
+// is the sum of several (of shares of K, of the segments of pairs), those who
+// have them show each other all; each then adds up a part of the results, in
+// the order of the shares and of the segments, and stores it. Else sums are
+// stored from registers.
 
 #include <cstdint>
 
@@ -20,21 +20,29 @@ class RingTileResults {
  public:
   // NOTE: before the stages, or a block would wait for memory once more when it
   // has all else.
-  __forceinline__ __device__ RingTileResults(const RingGemmArgs& args, const Epilogue& epilogue,
-                             const RingTile& tile, int consumer)
+  __forceinline__ __device__ RingTileResults(const RingGemmArgs& args,
+                                             const Epilogue& epilogue,
+                                             const RingTile& tile, int consumer)
       : args_(args),
         epilogue_(epilogue),
         tile_(tile),
         thread_(epilogue.gated(), args.plan.pairs),
-        first_part_(consumer / args.plan.tiles),
-        column_(gpu::ThreadIndex() % 128) {
-    if (args.plan.pairs) {
+        first_part_(consumer / args.plan.tiles) {
+    const RingGemmPlan& plan = args.plan;
+    int threads = 128;  // that have one partial sum
+    int sums = kSums;   // of a thread, that this block adds up
+    if (plan.pairs) {
       first_part_ = 2 * first_part_ + (thread_.second_of_pair() ? 1 : 0);
-      column_ %= 64;
+      threads = 64;
+    } else if (TakesClusters(kVariant) && plan.cluster > 1) {
+      first_part_ += gpu::ClusterRank() * plan.shares;
+      sums /= plan.cluster;
+      first_sum_ = gpu::ClusterRank() * sums;
     }
-    exchange_ = consumer % args.plan.tiles * kSums * 128 + column_;
-    next_ = args.plan.pairs ? kSums * 64 : args.plan.tiles * kSums * 128;
-    pitch_ = args.plan.pairs ? 64 : 128;
+    pitch_ = threads;
+    next_ = plan.tiles * sums * threads;
+    exchange_ =
+        consumer % plan.tiles * sums * threads + gpu::ThreadIndex() % threads;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       // NOTE: what does not exist has the scale of something that does.
@@ -47,17 +55,30 @@ class RingTileResults {
     }
     if constexpr (kEarly) {
       ResultPlace at[kTogether];
-      Places(first_part_, at);
+      Places(FirstPart(), at);
       epilogue_.LoadResidual(at, residual_);
     }
   }
 
-  // exchanged: [partial sums of a result][tiles][sums][threads].
+  // exchanged: [partial sums of a result][tiles][sums][threads]. Of a cluster,
+  // each block adds up a part of the sums, which the others send there.
   __forceinline__ __device__ void Show(const RingTileSums<kVariant>& sums,
                                        float* exchanged) const {
     float* const mine = exchanged + first_part_ * next_ + exchange_;
 #pragma unroll
     for (int i = 0; i < kSums; ++i) mine[i * pitch_] = sums[i];
+  }
+
+  __forceinline__ __device__ void ShowCluster(
+      const RingTileSums<kVariant>& sums, float* exchanged) const {
+    if constexpr (TakesClusters(kVariant)) {
+      float* const mine = exchanged + first_part_ * next_ + exchange_;
+      const int here = kSums / args_.plan.cluster;
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        gpu::StoreShared(mine + i % here * pitch_, i / here, sums[i]);
+      }
+    }
   }
 
   // This thread's part of the results. x_scales: of the rows of x. `exchanged`
@@ -83,7 +104,8 @@ class RingTileResults {
   static constexpr bool kEarly = kTogether <= 2;
   // Most partial sums of a result.
   static constexpr int kMostParts =
-      MaxConsumers(kVariant) * (TakesPairs(kVariant) ? 2 : 1);
+      MaxConsumers(kVariant) *
+      (TakesPairs(kVariant) || TakesClusters(kVariant) ? 2 : 1);
 
   template <class T>
   __forceinline__ __device__ void Store16(const RingTileSums<kVariant>& sums,
@@ -119,9 +141,8 @@ class RingTileResults {
     const int row = thread_.ActivationRow(first);
     const int rows = args_.gemm.m - row;  // left
     const int64_t pitch = args_.gemm.epilogue.y_pitch;
-    char* const y =
-        static_cast<char*>(args_.gemm.epilogue.y) + row * pitch +
-        tile_.first_col * int64_t{sizeof(T)};
+    char* const y = static_cast<char*>(args_.gemm.epilogue.y) + row * pitch +
+                    tile_.first_col * int64_t{sizeof(T)};
     char* to[2];
     bool exists[2];
     float w_scale[2];
@@ -133,7 +154,8 @@ class RingTileResults {
       exists[half] = Exists(its_half);
       w_scale[half] = OfHalf(w_scale_, 2 * its_half);
     }
-    const float* const from = exchanged + exchange_ + first * pitch_;
+    const float* const from =
+        exchanged + exchange_ + (first - first_sum_) * pitch_;
     x_scales += row;
 #pragma unroll
     for (int i = 0; i < kResults; ++i) {
@@ -160,13 +182,14 @@ class RingTileResults {
     }
   }
 
-  __forceinline__ __device__ void StoreParts(
-      const RingTileSums<kVariant>& sums, const float* exchanged,
-      const float* x_scales) const {
+  __forceinline__ __device__ void StoreParts(const RingTileSums<kVariant>& sums,
+                                             const float* exchanged,
+                                             const float* x_scales) const {
     const int parts = epilogue_.gated() ? kParts / 2 : kParts;
+    const int first = FirstPart();
+    const int end = first + Parts();
 #pragma unroll 1
-    for (int part = first_part_; part < parts;
-         part += PartialSums(args_.plan)) {
+    for (int part = first; part < end && part < parts; ++part) {
       ResultPlace at[kTogether];
       Places(part, at);
       const ResultInputs<kTogether> inputs = Inputs(part, at);
@@ -181,6 +204,15 @@ class RingTileResults {
       }
     }
   }
+
+  // Of parts, those of this thread; the first can be past the last.
+  // NOTE: adjacent ones, for a block of a cluster has adjacent sums.
+  __device__ int Parts() const {
+    const int parts = epilogue_.gated() ? kParts / 2 : kParts;
+    const int partial_sums = PartialSums(args_.plan);
+    return parts < partial_sums ? 1 : parts / partial_sums;
+  }
+  __device__ int FirstPart() const { return first_part_ * Parts(); }
 
   // The sum, or that of the gate, of result `i` of a part.
   __forceinline__ __device__ int SumIndex(int part, int i) const {
@@ -213,7 +245,7 @@ class RingTileResults {
       inputs.up_bias[i] = bias_[1];
       if constexpr (kEarly) inputs.residual[i] = residual_[i];
     }
-    if (!kEarly || part != first_part_) {
+    if (!kEarly || part != FirstPart()) {
       epilogue_.LoadResidual(at, inputs.residual);
     }
     return inputs;
@@ -236,7 +268,7 @@ class RingTileResults {
       const float* from = exchanged + exchange_;
 #pragma unroll
       for (int i = 0; i < kTogether; ++i) {
-        sum[i] = from[(SumIndex(part, i) + further) * pitch_];
+        sum[i] = from[(SumIndex(part, i) + further - first_sum_) * pitch_];
       }
 #pragma unroll
       for (int its = 1; its < kMostParts; ++its) {
@@ -244,7 +276,7 @@ class RingTileResults {
         from += next_;
 #pragma unroll
         for (int i = 0; i < kTogether; ++i) {
-          sum[i] += from[(SumIndex(part, i) + further) * pitch_];
+          sum[i] += from[(SumIndex(part, i) + further - first_sum_) * pitch_];
         }
       }
     }
@@ -263,7 +295,8 @@ class RingTileResults {
     const float second = values[1];
     return (sum & 2) == 0 ? first : second;
   }
-  __forceinline__ __device__ static float At(const RingTileSums<kVariant>& sums, int index) {
+  __forceinline__ __device__ static float At(const RingTileSums<kVariant>& sums,
+                                             int index) {
     float sum = sums[0];
 #pragma unroll
     for (int i = 1; i < kSums; ++i) {
@@ -276,13 +309,14 @@ class RingTileResults {
   const Epilogue& epilogue_;
   const RingTile& tile_;
   RingThread<kVariant> thread_;
-  int first_part_;  // of the results; each further one is for another thread
-  int column_;      // of threads that have the same partial sum
-  // In what is exchanged: this thread's sums of the first partial sum, and the
-  // distances of partial sums and of sums.
+  int first_part_;  // of the partial sums, that of this thread
+  // In what is exchanged: the place of this thread's first sum of the first
+  // partial sum, the distances of partial sums and of sums. Of a cluster, which
+  // sum that is.
   int exchange_;
   int next_;
   int pitch_;
+  int first_sum_ = 0;
   // Of both halves' columns; with a gate, of the gate and of up.
   float bias_[2];
   float w_scale_[2] = {1.0f, 1.0f};

@@ -179,6 +179,30 @@ TEST_F(RingGemmGpu, RoundsToY) {
   }
 }
 
+// Two blocks have columns together and half of K each.
+TEST_F(RingGemmGpu, Clusters) {
+  for (const Types2& types : kTypes) {
+    for (const int64_t m : {33, 64}) {
+      for (const int64_t k : {16, 272, 1296, 2064}) {
+        for (const int tiles : {1, 2}) {
+          for (const bool boxes : {false, true}) {
+            for (const DType y : {DType::kF32, DType::kBF16}) {
+              GemmSpec spec = Spec(types, m, 60 * tiles + 3, k);
+              spec.y = y;
+              spec.residual = boxes;
+              ExpectExact(spec, RingGemmChoice{.blocks = 5,
+                                               .cluster = 2,
+                                               .consumers = 2,
+                                               .tiles = tiles,
+                                               .tensor_copies = boxes});
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // ---- Scales -----------------------------------------------------------------
 
 TEST_F(RingGemmGpu, EveryGranularityOfScales) {

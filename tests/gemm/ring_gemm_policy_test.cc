@@ -17,16 +17,23 @@ void ExpectSound(const RingGemmProblem& problem, const RingGemmPlan& plan) {
   // A stage has the same users for good.
   EXPECT_EQ(plan.stages % plan.consumers, 0);
   EXPECT_EQ(plan.x_stages % plan.shares, 0);
-  // Shares exchange their sums where the stages have been.
-  EXPECT_TRUE(plan.groups == 1 || plan.shares == 1);
-  EXPECT_GE(layout.x, plan.shares == 1
-                          ? 0
-                          : plan.consumers * 128 * RingSums(plan.variant) * 4);
+  // Partial sums are exchanged where the stages have been, those of a cluster
+  // elsewhere.
+  EXPECT_TRUE(plan.groups == 1 || PartialSums(plan) == 1);
+  EXPECT_GE(plan.cluster > 1 ? layout.phasers - layout.exchange : layout.x,
+            PartialSums(plan) == 1
+                ? 0
+                : plan.consumers * 128 * RingSums(plan.variant) * 4);
+  if (plan.pairs) {
+    EXPECT_LE(plan.tile_cols, kPairRows);
+    EXPECT_EQ(layout.segment_bytes, kPairRows * kSegmentBytes);
+  }
   EXPECT_EQ(RingGemmSteps(plan, problem.k) % plan.shares, 0);
   EXPECT_LE(plan.tile_cols * RowsOfColumn(problem.gated), kRingTileRows);
-  const int64_t block_cols = CeilDiv(problem.cols, plan.blocks);
+  const int64_t block_cols = CeilDiv(problem.cols, Owners(plan));
   EXPECT_GE(int64_t{plan.groups} * plan.tiles * plan.tile_cols, block_cols);
-  EXPECT_LE(plan.blocks, problem.cols);
+  EXPECT_LE(Owners(plan), problem.cols);
+  EXPECT_EQ(plan.blocks % plan.cluster, 0);
   EXPECT_LE(layout.bytes, kH200.shared_bytes);
   // Swizzled stages.
   EXPECT_EQ(layout.stage_bytes % 1024, 0);
@@ -71,7 +78,8 @@ TEST(RingGemmPolicy, AStageOfXServesAllTilesThatFit) {
   EXPECT_EQ(tiles(128 * 64), 1);
   EXPECT_EQ(tiles(128 * 64 + 1), 2);
   EXPECT_EQ(tiles(128 * 128 + 1), 4);
-  EXPECT_EQ(tiles(132 * 512), 4);
+  EXPECT_EQ(tiles(128 * 256), 4);
+  EXPECT_EQ(tiles(132 * 512), 2);
 }
 
 TEST(RingGemmPolicy, LeavesUnitsForTheNextSmallKernel) {
@@ -90,11 +98,22 @@ TEST(RingGemmPolicy, BoxesWhereStagesAreManyOrSmall) {
   };
   EXPECT_TRUE(boxes({.m = 8, .cols = 2304, .k = 16384}));
   EXPECT_FALSE(boxes({.m = 8, .cols = 2304, .k = 16384, .gated = true}));
-  EXPECT_TRUE(boxes({.m = 8, .cols = 4096, .k = 14336}));
-  EXPECT_FALSE(boxes({.m = 8, .cols = 6144, .k = 4096}));
+  EXPECT_FALSE(boxes({.m = 8, .cols = 4096, .k = 14336}));
+  EXPECT_TRUE(boxes({.m = 8, .cols = 4096, .k = 14336, .overlap = true}));
   EXPECT_FALSE(boxes({.m = 32, .cols = 4096, .k = 14336}));
-  EXPECT_TRUE(boxes({.m = 64, .cols = 4096, .k = 14336}));
+  EXPECT_TRUE(boxes({.m = 64, .cols = 10240, .k = 8192}));
+  EXPECT_FALSE(boxes({.m = 64, .cols = 8192, .k = 28672}));
   EXPECT_FALSE(boxes({.m = 64, .cols = 28672, .k = 4096}));
+}
+
+TEST(RingGemmPolicy, ClustersWhereXIsMoreThanW) {
+  const auto cluster = [](const RingGemmProblem& problem) {
+    return SelectRingGemmPlan(problem, kH200)->cluster;
+  };
+  EXPECT_EQ(cluster({.m = 64, .cols = 4096, .k = 4096}), 2);
+  EXPECT_EQ(cluster({.m = 64, .cols = 4097, .k = 4096}), 1);
+  EXPECT_EQ(cluster({.m = 32, .cols = 4096, .k = 4096}), 1);
+  EXPECT_EQ(cluster({.m = 64, .cols = 4096, .k = 4096, .gated = true}), 1);
 }
 
 // Otherwise its bits would.
@@ -106,6 +125,10 @@ TEST(RingGemmPolicy, WhatIsSummedDoesNotDependOnOverlap) {
     const auto chained = SelectRingGemmPlan(problem, kH200);
     ASSERT_EQ(alone->shares, chained->shares) << cols;
     ASSERT_EQ(alone->pairs, chained->pairs) << cols;
+    problem.m = 64;
+    const int cluster = SelectRingGemmPlan(problem, kH200)->cluster;
+    problem.overlap = false;
+    ASSERT_EQ(SelectRingGemmPlan(problem, kH200)->cluster, cluster) << cols;
   }
 }
 

@@ -56,6 +56,7 @@ __device__ inline int BlockThreads() { return static_cast<int>(blockDim.x); }
 __device__ inline int64_t BlockIndex() { return blockIdx.x; }
 __device__ inline int64_t BlockCount() { return gridDim.x; }
 
+__device__ inline void WaveSync() { __syncwarp(); }
 __device__ inline void BlockSync() { __syncthreads(); }
 
 // So many registers a thread from here on, a multiple of 8: fewer, or more of

@@ -46,6 +46,7 @@ inline int BlockThreads() { return simt::BlockThreads(); }
 inline int64_t BlockIndex() { return simt::BlockIndex(); }
 inline int64_t BlockCount() { return simt::BlockCount(); }
 
+inline void WaveSync() {}
 inline void BlockSync() { simt::BlockSync(); }
 
 template <int kRegisters>
