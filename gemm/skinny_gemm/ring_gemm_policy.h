@@ -135,7 +135,8 @@ constexpr RingGemmChoice SelectRingGemmChoice(const RingGemmProblem& problem,
          rows > least_owners * choice.tiles * kRingTileRows) {
     choice.tiles *= 2;
   }
-  const int64_t owner_rows = CeilDiv(rows, least_owners);
+  // NOTE: without columns there is no plan, and no division by them either.
+  const int64_t owner_rows = CeilDiv(rows < 1 ? 1 : rows, least_owners);
   const int64_t groups = CeilDiv(owner_rows, choice.tiles * kRingTileRows);
   choice.tensor_copies = ring_internal::WantsTensorCopies(
       problem, choice, CeilDiv(owner_rows, choice.tiles * groups));

@@ -23,9 +23,7 @@ namespace lamina::testing {
 // Calls f with a value of y's type.
 template <class F>
 auto WithType(DType y, F f) {
-  return y == DType::kF16    ? f(F16{})
-         : y == DType::kBF16 ? f(BF16{})
-                             : f(0.0f);
+  return y == DType::kF16 ? f(F16{}) : y == DType::kBF16 ? f(BF16{}) : f(0.0f);
 }
 
 // y, which is f32, f16 or bf16.
@@ -56,9 +54,8 @@ inline void ExpectExact(const GemmSpec& spec,
   const std::vector<float> got = RunWithPlan(test, plan);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
-    const float rounded = WithType(spec.y, [&]<class T>(T) {
-      return ToFloat(FromFloat<T>(want[i]));
-    });
+    const float rounded = WithType(
+        spec.y, [&]<class T>(T) { return ToFloat(FromFloat<T>(want[i])); });
     ASSERT_EQ(got[i], rounded)
         << "row " << static_cast<int64_t>(i) / spec.out_cols() << " col "
         << static_cast<int64_t>(i) % spec.out_cols();
