@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "lamina/core/device/simt/tensor_map.h"
+#include "lamina/core/math.h"
 
 namespace lamina::gpu_runtime {
 namespace {
@@ -60,7 +61,9 @@ gpu::Error Allocate(Device device, int64_t bytes, void** data) {
   // NOTE: asked before malloc is, which ends the program under
   // AddressSanitizer.
   if (bytes <= GetDeviceInfo(device).memory_bytes) {
-    *data = std::malloc(static_cast<size_t>(bytes));
+    constexpr int64_t kAlignment = 256;  // as Buffer says
+    *data = std::aligned_alloc(kAlignment,
+                               static_cast<size_t>(RoundUp(bytes, kAlignment)));
   }
   return *data == nullptr ? kOutOfMemory : gpu::Error{};
 }
