@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 LAMINA = sys.argv.pop(1) if len(sys.argv) > 1 else "build/cpu/bin/lamina"
 MODEL = os.environ.get("LAMINA_MODEL") or os.path.expanduser(
@@ -163,6 +164,25 @@ class CommandLine(unittest.TestCase):
         self.assertAlmostEqual(report["total"]["ratio"],
                                report["total"]["limit_us"] /
                                report["total"]["us"], places=9)
+        self.check_picture(result.stdout)
+
+    def check_picture(self, report):
+        plot = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                            "../../bench/plot.py")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "block.json")
+            with open(path, "wb") as file:
+                file.write(report)
+            picture = os.path.join(folder, "roofline.svg")
+            subprocess.run([sys.executable, plot, path, path, "-o", picture],
+                           check=True, timeout=60)
+            with open(picture) as file:
+                root = xml.etree.ElementTree.fromstring(file.read())
+            words = [element.text for element in root.iter()
+                     if element.tag.endswith("text")]
+            for name in ["gate_up", "attention", "block"]:
+                self.assertEqual(
+                    sum(w.startswith(name + " ") for w in words), 2)
 
     def test_block_of_a_whole_model(self):
         arguments = ["block", "--shape", "smollm2-135m", "--weights", "fp8",
