@@ -140,6 +140,8 @@ struct DecoderBlockWeights {
   LinearWeights down;              // [hidden_dim, ffn_dim]
 };
 
+// Pointers are the stream's device's, all but `weights` itself, whose views
+// are.
 struct DecoderBlockArgs {
   const DecoderBlockWeights* weights = nullptr;
   KvCacheView cache;                      // this layer's

@@ -44,9 +44,9 @@ absl::StatusOr<DecodeLoop> DecodeLoop::Create(Transformer& model,
 
 absl::Status DecodeLoop::Allocate() {
   const Device device = stream_.device();
-  if (device.backend == Backend::kCpu) {
-    options_.record = false;
-  } else {
+  // The vendor's default stream cannot be recorded; host SIMT's is one.
+  options_.record = options_.record && stream_.handle() != nullptr;
+  if (device.backend != Backend::kCpu) {
     LAMINA_ASSIGN_OR_RETURN(reader_, OwnedStream::Create(device));
   }
   int64_t end = 0;
@@ -199,13 +199,8 @@ absl::Status DecodeLoop::Step(absl::Span<Event> events) {
     // loaded while the stream is recorded.
     absl::StatusOr<Graph> graph = Graph::Capture(
         stream, [&] { return EnqueueStep(stream, /*events=*/{}); });
-    if (graph.ok()) {
-      graph_ = *std::move(graph);
-    } else if (absl::IsUnimplemented(graph.status())) {
-      options_.record = false;  // host SIMT
-    } else {
-      return graph.status();
-    }
+    if (!graph.ok()) return graph.status();
+    graph_ = *std::move(graph);
   }
   if (graph_.has_value() && events.empty()) {
     LAMINA_RETURN_IF_ERROR(graph_->Launch(stream_));

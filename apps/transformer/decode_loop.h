@@ -42,9 +42,10 @@
 namespace lamina {
 
 struct DecodeLoopOptions {
-  int64_t batch = 1;    // sequences 0 … batch - 1 of the model's caches
-  bool greedy = true;   // the device chooses
-  bool record = true;   // on a GPU: record steps
+  int64_t batch = 1;   // sequences 0 … batch - 1 of the model's caches
+  bool greedy = true;  // the device chooses
+  // On a GPU: record steps. Not on the vendor's default stream.
+  bool record = true;
   bool overlap = true;  // on a GPU: kernels start early (Stream::WithOverlap)
 };
 
@@ -59,7 +60,7 @@ class DecodeLoop {
   static constexpr int64_t kHistory = 64;
 
   // InvalidArgument when the model's caches, tokens or logits do not hold
-  // `batch`. On a GPU the stream is not the vendor's default stream.
+  // `batch`.
   static absl::StatusOr<DecodeLoop> Create(Transformer& model,
                                            const DecodeLoopOptions& options,
                                            Stream stream);

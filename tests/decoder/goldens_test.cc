@@ -107,7 +107,9 @@ class Goldens : public ::testing::Test {
     }
     EXPECT_TRUE(loop->Start().ok());
     for (size_t i = 0; i < count; ++i) {
-      if (i + 1 < count) EXPECT_TRUE(loop->Step().ok());
+      if (i + 1 < count) {
+        EXPECT_TRUE(loop->Step().ok());
+      }
       EXPECT_TRUE(
           loop->ReadTokens(static_cast<int64_t>(i), absl::MakeSpan(tokens))
               .ok());
