@@ -32,6 +32,8 @@ function(lamina_test)
   endif()
 
   if(NOT LAMINA_GPU STREQUAL "none")
+    # The program links the GPU functions that it calls.
+    target_compile_definitions(${target} PRIVATE LAMINA_TEST_GPU=1)
     target_link_libraries(${target} PRIVATE lamina_pinned_new)
     lamina_discover_tests(${target} "${ARG_NAME}.gpu." gpu
       LAMINA_TEST_DEVICE=${LAMINA_GPU} "${ARG_GPU_FILTER}")

@@ -304,7 +304,9 @@ absl::StatusOr<int64_t> DecodeAttentionWorkspaceBytes(
   }
   if (device.device.backend != Backend::kCpu) {
     if constexpr (kHasGpu) {
-      return DecodeAttentionGpuWorkspaceBytes(problem, device);
+      if (IsBuilt(device.device.backend)) {
+        return DecodeAttentionGpuWorkspaceBytes(problem, device);
+      }
     }
     return absl::UnimplementedError(absl::StrCat(
         kQuery, ": device: this build has no ", Name(device.device.backend),

@@ -9,6 +9,7 @@
 #include "lamina/gemm/skinny_gemm/skinny_gemm_gpu.h"
 #include "tests/gemm/skinny_gemm_checks.h"
 
+#if !defined(LAMINA_TEST_GPU)
 namespace lamina::gemm_internal {
 
 // NOTE: weak, for builds without a GPU have none, and skip every test.
@@ -17,6 +18,7 @@ __attribute__((weak)) absl::Status SkinnyGemmGpu(const SkinnyGemmArgs& args,
                                                  const SkinnyGemmGpuPlan& plan);
 
 }  // namespace lamina::gemm_internal
+#endif
 
 namespace lamina::testing {
 
