@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "lamina/core/device.h"
 #include "lamina/core/device/runtime.h"
 #include "lamina/gemm/skinny_gemm/wave_gemm_policy.h"
 
@@ -15,13 +14,8 @@ gpu::Error RunWaveGemm(const GemmArgs& args, const Stream& stream,
       !RowsStartAt16Bytes(args.w, args.w_pitch, args.n)) {
     return gpu::kNoKernel;
   }
-  const std::optional<WaveGemmPlan> selected =
-      SelectWaveGemmPlan({.m = args.m,
-                          .n = args.n,
-                          .k = args.k,
-                          .x_type = args.x_type,
-                          .w_type = args.w_type},
-                         GetDeviceInfo(stream.device()).num_units);
+  const std::optional<WaveGemmPlan> selected = SelectWaveGemmPlan(
+      {.m = args.m, .k = args.k, .x_type = args.x_type, .w_type = args.w_type});
   if (!selected.has_value()) return gpu::kNoKernel;
   return LaunchWaveGemm(args, plan.value_or(*selected), TargetOf(stream));
 }

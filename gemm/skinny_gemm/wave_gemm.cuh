@@ -12,7 +12,7 @@
 // ahead; that an SM holds two or three blocks does the rest. FP8 is widened to
 // f16 in registers, exactly, and to bf16 beside bf16 activations.
 // Limit: reading w up to 16 rows of x (1.2 to 1.4 times the time of that), then
-// reading x (1.8 at 32, 2.9 at 64 rows; H200, 2026-11-30, 4096 x 14336).
+// reading x (2.0 at 32, 3.1 at 64 rows; H200, 2026-11-30, 4096 x 14336).
 //
 // The rule here: the products of a segment, 64 columns of 16-bit weights or 128
 // of FP8, are summed by the tensor core; with scales of blocks this sum is
@@ -72,7 +72,7 @@ class WaveGemm {
   // What the tensor cores multiply.
   using T = std::conditional_t<MultipliesBF16(kTypes), BF16, F16>;
 
-  static constexpr int kTiles = kVariant.tiles;
+  static constexpr int kTiles = WaveTiles(kVariant);
   static constexpr int kRows = kVariant.rows;
   static constexpr int kGroups = kRows / 8;  // of rows of x: a product's
   static constexpr int kTogether = kGroups < 2 ? 1 : 2;
@@ -339,8 +339,8 @@ class WaveGemm {
 };
 
 constexpr int WaveGemmSharedBytes(const WaveGemmVariant& variant) {
-  return kWaveGemmWaves * variant.rows * (kWaveTileRows * variant.tiles + 4) *
-         int{sizeof(float)};
+  return kWaveGemmWaves * variant.rows *
+         (kWaveTileRows * WaveTiles(variant) + 4) * int{sizeof(float)};
 }
 
 }  // namespace lamina::gemm_internal

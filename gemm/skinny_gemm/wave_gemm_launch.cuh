@@ -15,22 +15,19 @@
 
 namespace lamina::gemm_internal {
 
-// Every number of rows of x and of tiles with each pair of types that the
-// tensor cores multiply as T.
+// Every number of rows of x with each pair of types that the tensor cores
+// multiply as T.
 template <class T>
 constexpr auto WaveGemmVariantsOf() {
   constexpr bool kBF16 = std::is_same_v<T, BF16>;
-  std::array<WaveGemmVariant, kBF16 ? 12 : 18> variants;
+  std::array<WaveGemmVariant, kBF16 ? 8 : 12> variants;
   std::size_t i = 0;
   for (const WaveTypes types :
        {WaveTypes::kBF16, WaveTypes::kF8BF16, WaveTypes::kF16,
         WaveTypes::kF8F16, WaveTypes::kF8}) {
     if (MultipliesBF16(types) != kBF16) continue;
     for (const int rows : {8, 16, 32, 64}) {
-      for (const int tiles : {1, 2}) {
-        if (tiles == 2 && rows <= 16) continue;
-        variants[i++] = {.types = types, .rows = rows, .tiles = tiles};
-      }
+      variants[i++] = {.types = types, .rows = rows};
     }
   }
   return variants;
@@ -58,7 +55,8 @@ gpu::Error LaunchWaveGemmOf(const GemmArgs& gemm, const WaveGemmPlan& plan,
   const WaveGemmArgs args = {
       .gemm = gemm,
       .segments = static_cast<int>(CeilDiv(row_bytes, kWaveSegmentBytes))};
-  const int cols = kWaveTileRows * wanted.tiles / (gemm.epilogue.gated ? 2 : 1);
+  const int cols =
+      kWaveTileRows * WaveTiles(wanted) / (gemm.epilogue.gated ? 2 : 1);
   const gpu::LaunchShape shape{
       .blocks = CeilDiv(int64_t{gemm.epilogue.cols}, cols),
       .threads = kWaveGemmThreads,

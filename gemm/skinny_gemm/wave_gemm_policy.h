@@ -13,7 +13,6 @@ namespace lamina::gemm_internal {
 
 struct WaveGemmProblem {
   int64_t m = 0;
-  int64_t n = 0;  // rows of w
   int64_t k = 0;
   DType x_type = DType::kBF16;
   DType w_type = DType::kBF16;
@@ -34,9 +33,9 @@ constexpr std::optional<WaveTypes> WaveTypesOf(DType w, DType x) {
   return std::nullopt;
 }
 
-// `units`: SMs. NOTE: of a plan no bit depends on `units` or `n`.
+// NOTE: a plan never changes a result.
 constexpr std::optional<WaveGemmPlan> SelectWaveGemmPlan(
-    const WaveGemmProblem& problem, int units) {
+    const WaveGemmProblem& problem) {
   const std::optional<WaveTypes> types =
       WaveTypesOf(problem.w_type, problem.x_type);
   // Rows are cut by 16 bytes, those of both operands alike.
@@ -47,11 +46,6 @@ constexpr std::optional<WaveGemmPlan> SelectWaveGemmPlan(
   }
   WaveGemmVariant variant = {.types = *types};
   while (variant.rows < problem.m) variant.rows *= 2;
-  // H200, 2026-11-30: two tiles, which halve what is read of x, are worth 15 to
-  // 36 % at 64 rows and with FP8 at 32; 16-bit weights lose 11 to 15 % there.
-  const bool reads_x = variant.rows == 64 ||
-                       (variant.rows == 32 && HasFp8Weights(variant.types));
-  if (reads_x && problem.n >= int64_t{32} * units / 2) variant.tiles = 2;
   return WaveGemmPlan{variant};
 }
 

@@ -43,19 +43,12 @@ GemmSpec Spec(const Pair& pair, int64_t m, int64_t n, int64_t k) {
           .exact = true};
 }
 
-// The policy's, with so many tiles where there is a kernel.
-SkinnyGemmGpuPlan PlanOf(const GemmSpec& spec, int tiles = 1) {
-  auto plan = *SelectWaveGemmPlan({.m = spec.m,
-                                   .n = spec.n,
-                                   .k = spec.k,
-                                   .x_type = spec.x,
-                                   .w_type = spec.w},
-                                  1000);
-  if (plan.variant.rows > 16) plan.variant.tiles = tiles;
-  return {.wave = plan};
+SkinnyGemmGpuPlan PlanOf(const GemmSpec& spec) {
+  return {.wave = SelectWaveGemmPlan(
+              {.m = spec.m, .k = spec.k, .x_type = spec.x, .w_type = spec.w})};
 }
-void ExpectExact(const GemmSpec& spec, int tiles = 1) {
-  testing::ExpectExact(spec, PlanOf(spec, tiles));
+void ExpectExact(const GemmSpec& spec) {
+  testing::ExpectExact(spec, PlanOf(spec));
 }
 
 class WaveGemmGpu : public ::testing::Test {
@@ -72,9 +65,7 @@ class WaveGemmGpu : public ::testing::Test {
 TEST_F(WaveGemmGpu, EveryNumberOfRowsOfEveryTypes) {
   for (const Pair& pair : kPairs) {
     for (const int64_t m : {1, 7, 8, 9, 16, 17, 32, 33, 64}) {
-      for (const int tiles : {1, 2}) {
-        if (tiles == 1 || m > 16) ExpectExact(Spec(pair, m, 37, 272), tiles);
-      }
+      ExpectExact(Spec(pair, m, 37, 272));
     }
   }
 }
@@ -91,7 +82,7 @@ TEST_F(WaveGemmGpu, EveryLengthOfK) {
 TEST_F(WaveGemmGpu, EveryNumberOfColumns) {
   for (const Pair& pair : kPairs) {
     for (const int64_t n : {1, 2, 15, 16, 17, 33, 300}) {
-      ExpectExact(Spec(pair, n == 33 ? 40 : 5, n, 160), 2);
+      ExpectExact(Spec(pair, n == 33 ? 40 : 5, n, 160));
     }
   }
 }
@@ -121,7 +112,7 @@ TEST_F(WaveGemmGpu, EveryGranularityOfScales) {
           spec.x_scales = x_scales;
           spec.w_scales = w_scales;
           spec.scale_type = m == 3 ? DType::kF32 : DType::kF8E8M0;
-          ExpectExact(spec, 2);
+          ExpectExact(spec);
         }
       }
     }
@@ -130,16 +121,16 @@ TEST_F(WaveGemmGpu, EveryGranularityOfScales) {
 
 TEST_F(WaveGemmGpu, BiasResidualAndGates) {
   for (const Pair& pair : kPairs) {
-    GemmSpec spec = Spec(pair, 20, 82, 144);
+    // 64: two tiles a block.
+    GemmSpec spec = Spec(pair, pair.x == pair.w ? 64 : 20, 82, 144);
     spec.bias = DType::kF32;
     spec.residual = true;
-    ExpectExact(spec, 2);
+    ExpectExact(spec);
     for (const GateLayout layout :
          {GateLayout::kGateFirst, GateLayout::kGateSecond,
           GateLayout::kInterleaved}) {
       spec.gate = GateSpec{.kind = ActivationKind::kRelu, .layout = layout};
-      ExpectExact(spec, 1);
-      ExpectExact(spec, 2);
+      ExpectExact(spec);
     }
   }
 }
@@ -164,19 +155,19 @@ TEST_F(WaveGemmGpu, RandomValuesAreCloseToTheSumInDouble) {
   }
 }
 
-// The bits of a row depend neither on m nor on the tiles.
+// The bits of a row depend not on m.
 TEST_F(WaveGemmGpu, RowsDoNotDependOnEachOther) {
   for (const Pair& pair : kPairs) {
     GemmSpec spec = Spec(pair, 64, 20, 1040);
     spec.exact = false;
     GemmCase all(spec);
-    const std::vector<float> want = testing::RunWithPlan(all, PlanOf(spec, 2));
+    const std::vector<float> want = testing::RunWithPlan(all, PlanOf(spec));
     for (int64_t m = 1; m <= 64; ++m) {
       if (testing::OnSimt() && m != 3 && m != 16 && m != 17 && m != 33) {
         continue;
       }
       spec.m = m;
-      testing::ExpectRowsAlone(all, want, 64 - m, m, PlanOf(spec, 1));
+      testing::ExpectRowsAlone(all, want, 64 - m, m, PlanOf(spec));
     }
   }
 }
