@@ -70,7 +70,8 @@
 // neither on the other rows, nor on m, the number of threads, the SIMD target,
 // the GPU or the contents of the workspace. On tensor cores they do depend on
 // their kind, and on those of 9.0 also on the GPU's number of SMs, and on m
-// through its band: up to 8, 16, 32 or 64; of a larger m 64 rows at a time.
+// through its band: up to 8, 16, 32 or 64; of a larger m 64 rows at a time, or
+// with SkinnyGemmArgs::prefill as that library has it.
 //
 // Accuracy: |dot - exact| <= (ceil(k / 16) + 4) * 2^-24 * sum |x * w|, about;
 // on a GPU (ceil(k / 256) + 13) * 2^-24. On tensor cores about 2^-18; on those
@@ -101,6 +102,7 @@
 #include "lamina/core/gate.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
+#include "lamina/gemm/prefill_gemm.h"
 #include "lamina/quant/scale.h"
 
 namespace lamina {
@@ -115,6 +117,8 @@ struct SkinnyGemmArgs {
   ConstMatrixView residual = {};      // as y; optional, added last
   MatrixView y = {};               // [m, n or n / 2]; optional with `quantized`
   QuantizedOutput quantized = {};  // [m, n or n / 2]; optional
+  // For more than 64 rows of x on a GPU: gemm/prefill_gemm.h; optional.
+  PrefillGemm* prefill = nullptr;
   // Scratch, any alignment, any contents; null where 0 bytes are needed, as on
   // a GPU without a quantised output.
   void* workspace = nullptr;
@@ -133,6 +137,7 @@ struct SkinnyGemmProblem {
   DType y_type = DType::kBF16;
   bool gated = false;
   bool quantized = false;
+  bool prefill = false;  // SkinnyGemmArgs::prefill
 };
 
 // Needs no device, only its description. num_threads: of the CPU stream that

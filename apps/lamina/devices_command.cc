@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <string>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -6,11 +7,19 @@
 #include "apps/lamina/support.h"
 #include "lamina/core/device.h"
 #include "lamina/core/status.h"
+#include "lamina/gemm/prefill_gemm.h"
 #include "nlohmann/json.hpp"
 
 namespace lamina::cli {
 
 namespace {
+
+// Or why there is none.
+std::string PrefillLibrary(const Device& device) {
+  const auto library = LoadCublasLt(device);
+  return library.ok() ? (*library)->name()
+                      : std::string(library.status().message());
+}
 
 nlohmann::json ToJson(const DeviceInfo& info, double bandwidth) {
   nlohmann::json json = {{"backend", Name(info.device.backend)},
@@ -24,6 +33,7 @@ nlohmann::json ToJson(const DeviceInfo& info, double bandwidth) {
   if (info.device.backend != Backend::kCpu) {
     json["wave_size"] = info.wave_size;
     json["shared_memory_bytes"] = info.shared_memory_bytes;
+    json["prefill"] = PrefillLibrary(info.device);
   }
   return json;
 }
@@ -39,6 +49,7 @@ void PrintGpu(const DeviceInfo& info) {
   absl::PrintF("  units            %d, waves of %d lanes, %s shared memory\n",
                info.num_units, info.wave_size,
                HumanBytes(info.shared_memory_bytes));
+  absl::PrintF("  prefill          %s\n", PrefillLibrary(info.device));
 }
 
 }  // namespace

@@ -251,7 +251,8 @@ absl::Status SkinnyGemm(const SkinnyGemmArgs& args, Stream stream) {
                                   .w_type = args.w.dtype,
                                   .y_type = args.y.dtype,
                                   .gated = args.gate.has_value(),
-                                  .quantized = args.quantized.has_value()};
+                                  .quantized = args.quantized.has_value(),
+                                  .prefill = args.prefill != nullptr};
   LAMINA_RETURN_IF_ERROR(CheckProblem(problem));
   if (args.gate) LAMINA_RETURN_IF_ERROR(CheckGate(*args.gate, args.w.rows));
   const int64_t out_cols = args.gate ? args.w.rows / 2 : args.w.rows;

@@ -1,5 +1,6 @@
 // SkinnyGemm on a GPU: blocks of rows of x, each one launch, and with dynamic
-// scales another one of Quantize.
+// scales another one of Quantize; many rows by a library that is given, with a
+// launch for the epilogue.
 
 #include "lamina/gemm/skinny_gemm/skinny_gemm_gpu.h"
 
@@ -8,8 +9,10 @@
 #include "lamina/core/device.h"
 #include "lamina/core/device/built_backends.h"
 #include "lamina/core/device/runtime.h"
+#include "lamina/core/math.h"
 #include "lamina/core/octet_access.h"
 #include "lamina/core/status.h"
+#include "lamina/gemm/prefill_gemm/prefill_epilogue.h"
 #include "lamina/gemm/skinny_gemm/general_gemm_policy.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm.h"
 #include "lamina/gemm/skinny_gemm/wave_gemm.h"
@@ -19,7 +22,18 @@
 namespace lamina::gemm_internal {
 namespace {
 
-constexpr int64_t kValuesAlignment = 16;
+constexpr int64_t kWorkspaceAlignment = 256;
+
+// Rows that PrefillGemm takes at a time, where its sums take the epilogue.
+constexpr int64_t kPrefillRows = 1024;
+
+constexpr bool UsesPrefill(int64_t rows, bool given) {
+  return kHasCuda && given && rows > kGpuRowBlock;
+}
+constexpr int64_t SumsBytes(int64_t rows, int64_t n) {
+  return RoundUp(std::min(rows, kPrefillRows) * n * int64_t{sizeof(float)},
+                 kWorkspaceAlignment);
+}
 
 // ---- The part of the arguments that belongs to rows [first, …) --------------
 
@@ -38,6 +52,7 @@ View FromRow(View view, int64_t first) {
 template <class View>
 View ScalesFromRow(View scales, int64_t first) {
   static_assert(128 % kGpuRowBlock == 0, "row blocks lie within tiles");
+  static_assert(kPrefillRows % 128 == 0, "or are whole tiles");
   if (!scales.has_value()) return scales;
   using Byte = std::conditional_t<std::is_same_v<View, ConstScaleView>,
                                   const char, char>;
@@ -46,8 +61,8 @@ View ScalesFromRow(View scales, int64_t first) {
   return scales;
 }
 
-SkinnyGemmArgs RowBlock(SkinnyGemmArgs args, int64_t first) {
-  const int64_t rows = std::min(kGpuRowBlock, args.x.rows - first);
+SkinnyGemmArgs RowBlock(SkinnyGemmArgs args, int64_t first, int64_t most) {
+  const int64_t rows = std::min(most, args.x.rows - first);
   args.x = FromRow(args.x, first);
   args.x_scales = ScalesFromRow(args.x_scales, first);
   args.residual = FromRow(args.residual, first);
@@ -70,11 +85,19 @@ bool HasBlocks(const ConstScaleView& scales) {
          scales.granularity >= ScaleGranularity::kPerBlock;
 }
 
-// Where the results go that Quantize takes.
-float* Values(const SkinnyGemmArgs& args) {
-  char* const begin = static_cast<char*>(args.workspace);
+// The workspace: the library's, sums of its products, and the results that
+// Quantize takes.
+float* Aligned(void* p) {
+  char* const begin = static_cast<char*>(p);
   return reinterpret_cast<float*>(begin + -reinterpret_cast<uintptr_t>(begin) %
-                                              kValuesAlignment);
+                                              kWorkspaceAlignment);
+}
+float* Values(const SkinnyGemmArgs& args) {
+  float* const begin = Aligned(args.workspace);
+  if (!UsesPrefill(args.x.rows, args.prefill != nullptr)) return begin;
+  return begin +
+         (PrefillGemm::kWorkspaceBytes + SumsBytes(args.x.rows, args.w.rows)) /
+             int64_t{sizeof(float)};
 }
 
 GemmArgs ToGemmArgs(const SkinnyGemmArgs& args) {
@@ -149,7 +172,8 @@ gpu::Error LaunchOnTensorCores(const GemmArgs& gemm, const Stream& stream,
 gpu::Error Launch(const SkinnyGemmArgs& args, const GemmArgs& gemm,
                   const Stream& stream, const SkinnyGemmGpuPlan& plan) {
   if (!plan.general.has_value()) {
-    const gpu::Error error = LaunchOnTensorCores(gemm, stream, plan);
+    const gpu::Error error =
+        LaunchOnTensorCores(gemm, stream, plan);
     if (error.code != gpu::kNoKernel.code || plan.ring.has_value() ||
         plan.wave.has_value()) {
       return error;
@@ -158,11 +182,9 @@ gpu::Error Launch(const SkinnyGemmArgs& args, const GemmArgs& gemm,
   return LaunchGeneral(args, gemm, stream, plan.general);
 }
 
-absl::Status RunRowBlock(const SkinnyGemmArgs& args, const Stream& stream,
-                         const SkinnyGemmGpuPlan& plan) {
-  const GemmArgs gemm = ToGemmArgs(args);
-  LAMINA_RETURN_IF_ERROR(
-      ToStatus("SkinnyGemm", Launch(args, gemm, stream, plan)));
+// Dynamic scales.
+absl::Status QuantizeValues(const SkinnyGemmArgs& args, const GemmArgs& gemm,
+                            const Stream& stream) {
   if (gemm.epilogue.values == nullptr) return absl::OkStatus();
   return Quantize(
       {.x = Matrix(gemm.epilogue.values, gemm.m, gemm.epilogue.cols),
@@ -170,19 +192,114 @@ absl::Status RunRowBlock(const SkinnyGemmArgs& args, const Stream& stream,
       stream);
 }
 
+absl::Status RunRowBlock(const SkinnyGemmArgs& args, const Stream& stream,
+                         const SkinnyGemmGpuPlan& plan) {
+  const GemmArgs gemm = ToGemmArgs(args);
+  LAMINA_RETURN_IF_ERROR(
+      ToStatus("SkinnyGemm", Launch(args, gemm, stream, plan)));
+  return QuantizeValues(args, gemm, stream);
+}
+
+absl::Status RunRowBlocks(const SkinnyGemmArgs& args, const Stream& stream,
+                          const SkinnyGemmGpuPlan& plan) {
+  for (int64_t first = 0; first < args.x.rows; first += kGpuRowBlock) {
+    LAMINA_RETURN_IF_ERROR(
+        RunRowBlock(RowBlock(args, first, kGpuRowBlock), stream, plan));
+  }
+  return absl::OkStatus();
+}
+
+// ---- By a library -----------------------------------------------------------
+
+bool IsTakenByPrefill(const SkinnyGemmArgs& args) {
+  const DType type = args.w.dtype;
+  return UsesPrefill(args.x.rows, args.prefill != nullptr) &&
+         args.x.dtype == type &&
+         (type == DType::kF16 || type == DType::kBF16 ||
+          type == DType::kF8E4M3Fn) &&
+         args.x.cols > 0 && !HasBlocks(args.x_scales) &&
+         !HasBlocks(args.w_scales) && RowsAreAligned(args.x, 16) &&
+         RowsAreAligned(args.w, 16);
+}
+
+// Its results are y: no epilogue.
+bool IsPlain(const SkinnyGemmArgs& args) {
+  const auto scalar = [](const ConstScaleView& scales) {
+    return scales.has_value() && scales.dtype == DType::kF32 &&
+           scales.granularity == ScaleGranularity::kPerTensor;
+  };
+  return !args.bias.has_value() && !args.gate.has_value() &&
+         !args.residual.has_value() && !args.quantized.has_value() &&
+         RowsAreAligned(ConstMatrixView(args.y), 16) &&
+         (scalar(args.x_scales)
+              ? scalar(args.w_scales)
+              : !args.x_scales.has_value() && !args.w_scales.has_value());
+}
+
+absl::Status RunPrefill(const SkinnyGemmArgs& args, const Stream& stream) {
+  const bool plain = IsPlain(args);
+  float* const begin = Aligned(args.workspace);
+  float* const sums =
+      begin + PrefillGemm::kWorkspaceBytes / int64_t{sizeof(float)};
+  PrefillProblem problem = {.x = args.x.data,
+                            .w = args.w.data,
+                            .out = sums,
+                            .x_pitch = args.x.row_stride,
+                            .w_pitch = args.w.row_stride,
+                            .out_pitch = args.w.rows,
+                            .m = args.x.rows,
+                            .n = args.w.rows,
+                            .k = args.x.cols,
+                            .type = args.w.dtype,
+                            .workspace = begin};
+  if (plain) {
+    problem.out = args.y.data;
+    problem.out_pitch = args.y.row_stride;
+    problem.out_type = args.y.dtype;
+    problem.x_scale = static_cast<const float*>(args.x_scales.data);
+    problem.w_scale = static_cast<const float*>(args.w_scales.data);
+  }
+  LAMINA_RETURN_IF_ERROR(args.prefill->Run(problem, stream));
+  if (plain) return absl::OkStatus();
+  const GemmArgs gemm = ToGemmArgs(args);
+  if constexpr (kHasCuda) {
+    LAMINA_RETURN_IF_ERROR(ToStatus(
+        "SkinnyGemm",
+        LaunchPrefillEpilogue({.gemm = gemm, .sums = sums}, TargetOf(stream))));
+  }
+  return QuantizeValues(args, gemm, stream);
+}
+
 }  // namespace
 
 int64_t SkinnyGemmGpuWorkspaceBytes(const SkinnyGemmProblem& problem) {
-  if (!problem.quantized) return 0;
+  const bool prefill = UsesPrefill(problem.m, problem.prefill);
+  const int64_t rows =
+      std::min(problem.m, prefill ? kPrefillRows : kGpuRowBlock);
   const int64_t cols = problem.gated ? problem.n / 2 : problem.n;
-  return std::min(problem.m, kGpuRowBlock) * cols * int64_t{sizeof(float)} +
-         kValuesAlignment;
+  const int64_t values =
+      problem.quantized ? rows * cols * int64_t{sizeof(float)} : 0;
+  const int64_t library =
+      prefill ? PrefillGemm::kWorkspaceBytes + SumsBytes(problem.m, problem.n)
+              : 0;
+  if (values + library == 0) return 0;
+  return values + library + kWorkspaceAlignment;
 }
 
 absl::Status SkinnyGemmGpu(const SkinnyGemmArgs& args, const Stream& stream,
                            const SkinnyGemmGpuPlan& plan) {
-  for (int64_t first = 0; first < args.x.rows; first += kGpuRowBlock) {
-    LAMINA_RETURN_IF_ERROR(RunRowBlock(RowBlock(args, first), stream, plan));
+  if (!IsTakenByPrefill(args)) return RunRowBlocks(args, stream, plan);
+  const int64_t most = IsPlain(args) ? args.x.rows : kPrefillRows;
+  for (int64_t first = 0; first < args.x.rows; first += most) {
+    const SkinnyGemmArgs block = RowBlock(args, first, most);
+    absl::Status status =
+        IsTakenByPrefill(block)
+            ? RunPrefill(block, stream)
+            : absl::UnimplementedError("SkinnyGemm: too few rows");
+    if (absl::IsUnimplemented(status)) {
+      status = RunRowBlocks(block, stream, plan);
+    }
+    LAMINA_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }

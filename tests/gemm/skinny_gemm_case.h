@@ -166,8 +166,9 @@ class GemmCase {
   // Runs with a workspace of just the right size, at an odd address and full
   // of NaN, whose guard bytes must survive.
   absl::Status Run(int threads = 2) { return Run(TestStream(threads)); }
-  absl::Status Run(const Stream& stream) {
+  absl::Status Run(const Stream& stream, PrefillGemm* prefill = nullptr) {
     SkinnyGemmArgs args = Args();
+    args.prefill = prefill;
     const auto bytes = SkinnyGemmWorkspaceBytes(
         {.m = spec.m,
          .n = spec.n,
@@ -176,7 +177,8 @@ class GemmCase {
          .w_type = spec.w,
          .y_type = spec.y,
          .gated = spec.gate.has_value(),
-         .quantized = spec.codes.has_value()},
+         .quantized = spec.codes.has_value(),
+         .prefill = prefill != nullptr},
         GetDeviceInfo(stream.device()), stream.num_threads());
     if (!bytes.ok()) return bytes.status();
     constexpr size_t kGuard = 64;

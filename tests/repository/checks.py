@@ -22,6 +22,7 @@ APPS = ("apps",)
 VENDOR_FOLDERS = ("core/device/", "bench/peers/")
 VENDOR_FILES = (
     "core/launch.cuh",
+    "gemm/prefill_gemm/cublaslt.cc",  # the vendor's library
     "tests/support/pinned_memory_cuda.cc",
     "tests/support/pinned_memory_hip.cc",
 )
