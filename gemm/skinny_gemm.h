@@ -102,6 +102,7 @@
 #include "lamina/core/gate.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
+#include "lamina/gemm/gemm_tuning.h"
 #include "lamina/gemm/prefill_gemm.h"
 #include "lamina/quant/scale.h"
 
@@ -119,6 +120,8 @@ struct SkinnyGemmArgs {
   QuantizedOutput quantized = {};  // [m, n or n / 2]; optional
   // For more than 64 rows of x on a GPU: gemm/prefill_gemm.h; optional.
   PrefillGemm* prefill = nullptr;
+  // Plans that were measured on the GPU: gemm/gemm_tuning.h; optional.
+  const GemmTuning* tuning = nullptr;
   // Scratch, any alignment, any contents; null where 0 bytes are needed, as on
   // a GPU without a quantised output.
   void* workspace = nullptr;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <tuple>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
@@ -338,8 +339,26 @@ class CommandLine {
 
   void AddTune() {
     CLI::App* c =
-        Add("tune", "Search the policies' tuning constants", tune_, RunTune);
-    c->add_option("--op", tune_.op, "One operator; default: all");
+        Add("tune", "Measure SkinnyGemm's plans for a shape and keep what wins",
+            tune_, RunTune);
+    c->add_option("--n", tune_.n, "Rows of the weights")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    c->add_option("--k", tune_.k, "Columns of the weights")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    for (const auto& [name, type, what] :
+         {std::tuple("--weights", &tune_.weights, "Type of the weights"),
+          std::tuple("--activations", &tune_.activations,
+                     "Type of the activations")}) {
+      c->add_option(name, *type, what)
+          ->check(CLI::IsMember({"fp8", "bf16", "f16"}))
+          ->capture_default_str();
+    }
+    c->add_option("--output", tune_.output,
+                  "File to add to, for LoadGemmTuning")
+        ->check(RefuseEmpty)
+        ->capture_default_str();
   }
 
   CLI::App app_;

@@ -94,7 +94,11 @@ struct BenchOptions : CommonOptions {
 };
 
 struct TuneOptions : CommonOptions {
-  std::string op;
+  int64_t n = 4096;  // of SkinnyGemm's weights
+  int64_t k = 4096;
+  std::string weights = "fp8";      // fp8, bf16, f16
+  std::string activations = "fp8";  // fp8, bf16, f16
+  std::string output = "gemm_tuning.jsonl";
 };
 
 absl::StatusOr<int> RunDevices(const DevicesOptions& options);

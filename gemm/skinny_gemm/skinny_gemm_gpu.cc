@@ -12,6 +12,7 @@
 #include "lamina/core/math.h"
 #include "lamina/core/octet_access.h"
 #include "lamina/core/status.h"
+#include "lamina/gemm/gemm_tuning/ring_plans.h"
 #include "lamina/gemm/prefill_gemm/prefill_epilogue.h"
 #include "lamina/gemm/skinny_gemm/general_gemm_policy.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm.h"
@@ -154,10 +155,34 @@ gpu::Error LaunchGeneral(const SkinnyGemmArgs& args, const GemmArgs& gemm,
   return LaunchGeneralGemm(gemm, plan, TargetOf(stream));
 }
 
+GemmTuningKey TuningKeyOf(const GemmArgs& gemm, const Stream& stream) {
+  GemmTuningKey key = {.x_type = gemm.x_type,
+                       .w_type = gemm.w_type,
+                       .n = gemm.n,
+                       .k = gemm.k,
+                       .gated = gemm.epilogue.gated,
+                       .block_scales = gemm.block_scales,
+                       .overlap = stream.overlap()};
+  while (key.rows < gemm.m) key.rows *= 2;
+  return key;
+}
+
 // The kernels of tensor cores take the problem, or say that they do not.
 gpu::Error LaunchOnTensorCores(const GemmArgs& gemm, const Stream& stream,
-                               const SkinnyGemmGpuPlan& plan) {
+                               const SkinnyGemmGpuPlan& plan,
+                               const GemmTuning* tuning) {
   if constexpr (kHasCuda) {
+    if (tuning != nullptr && !plan.wave.has_value() && !plan.ring.has_value()) {
+      const GemmTuningEntry* const entry =
+          tuning->Find(TuningKeyOf(gemm, stream));
+      const std::optional<RingGemmChoice> tuned =
+          entry == nullptr ? std::nullopt
+                           : ChoiceOf(*entry, GetDeviceInfo(stream.device()));
+      if (tuned.has_value()) {
+        const gpu::Error error = RunRingGemm(gemm, stream, tuned);
+        if (error.code != gpu::kNoKernel.code) return error;
+      }
+    }
     if (!plan.wave.has_value()) {
       const gpu::Error error = RunRingGemm(gemm, stream, plan.ring);
       if (error.code != gpu::kNoKernel.code || plan.ring.has_value()) {
@@ -173,7 +198,7 @@ gpu::Error Launch(const SkinnyGemmArgs& args, const GemmArgs& gemm,
                   const Stream& stream, const SkinnyGemmGpuPlan& plan) {
   if (!plan.general.has_value()) {
     const gpu::Error error =
-        LaunchOnTensorCores(gemm, stream, plan);
+        LaunchOnTensorCores(gemm, stream, plan, args.tuning);
     if (error.code != gpu::kNoKernel.code || plan.ring.has_value() ||
         plan.wave.has_value()) {
       return error;

@@ -1,0 +1,55 @@
+#pragma once
+
+// Between entries of a GemmTuning and the ring kernels' policy.
+
+#include <optional>
+
+#include "lamina/core/device.h"
+#include "lamina/gemm/gemm_tuning.h"
+#include "lamina/gemm/skinny_gemm/ring_gemm_policy.h"
+
+namespace lamina::gemm_internal {
+
+inline std::optional<RingGemmProblem> RingProblemOf(const GemmTuningKey& key) {
+  RingGemmProblem problem = {.m = key.rows,
+                             .cols = key.gated ? key.n / 2 : key.n,
+                             .k = key.k,
+                             .gated = key.gated,
+                             .block_scales = key.block_scales,
+                             .overlap = key.overlap};
+  if (key.w_type == DType::kF8E4M3Fn && key.x_type == key.w_type) {
+    problem.types = RingTypes::kF8;
+  } else if (key.w_type == DType::kF8E4M3Fn && key.x_type == DType::kBF16) {
+    problem.types = RingTypes::kF8BF16;
+  } else if (key.w_type == DType::kBF16 && key.x_type == key.w_type) {
+    problem.types = RingTypes::kBF16;
+  } else if (key.w_type == DType::kF16 && key.x_type == key.w_type) {
+    problem.types = RingTypes::kF16;
+  } else {
+    return std::nullopt;
+  }
+  return problem;
+}
+
+inline RingArch RingArchOf(const DeviceInfo& device) {
+  return {.units = device.num_units,
+          .shared_bytes = device.shared_memory_bytes};
+}
+
+// The policy's choice with the entry's parts. NOTE: not those that the order of
+// sums depends on.
+inline std::optional<RingGemmChoice> ChoiceOf(const GemmTuningEntry& entry,
+                                              const DeviceInfo& device) {
+  const std::optional<RingGemmProblem> problem = RingProblemOf(entry.key);
+  if (!problem.has_value()) return std::nullopt;
+  const RingArch arch = RingArchOf(device);
+  RingGemmChoice choice = SelectRingGemmChoice(*problem, arch);
+  choice.blocks = entry.blocks;
+  choice.ring_bytes = entry.ring_bytes;
+  choice.x_ring_bytes = entry.x_ring_bytes;
+  choice.tensor_copies = entry.tensor_copies;
+  if (!MakeRingGemmPlan(*problem, choice, arch)) return std::nullopt;
+  return choice;
+}
+
+}  // namespace lamina::gemm_internal
