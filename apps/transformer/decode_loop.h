@@ -18,6 +18,12 @@
 // first of equals; the first NaN, if there is one (ReduceRows, kArgMax). Other
 // loops leave it to the caller: ReadLogits, then Choose, before every Step.
 //
+// The tokens of a sequence depend neither on the others nor on their number,
+// but on matrix units: there a batch of another band (SkinnyGemm: up to 8, 16,
+// 32, 64 rows) adds in another order, so that logits differ by some 2^-18 of
+// their size and a near-tie may go the other way. Repeated, a run gives the
+// same bits.
+//
 // The recording holds for positions below a bound, some way ahead; the first
 // step past it runs unrecorded, and the next ones of a new recording. Results
 // do not depend on that. The model, whose caches are used, must outlive the

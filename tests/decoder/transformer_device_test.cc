@@ -269,6 +269,7 @@ TEST_F(TransformerDevice, RecordingsPassTheirBounds) {
     }
   }
   std::vector<std::vector<int32_t>> runs;
+  std::vector<std::vector<float>> logits_of_steps;
   for (const bool record : {true, false}) {
     absl::StatusOr<DecodeLoop> loop =
         DecodeLoop::Create(model, {.record = record}, stream());
@@ -281,10 +282,29 @@ TEST_F(TransformerDevice, RecordingsPassTheirBounds) {
       ASSERT_TRUE(loop->Step().ok());
       ASSERT_TRUE(loop->ReadTokens(i + 1, absl::MakeSpan(&token, 1)).ok());
       made.push_back(token);
+      logits_of_steps.emplace_back(301);
+      ASSERT_TRUE(
+          loop->ReadLogits(absl::MakeSpan(logits_of_steps.back())).ok());
     }
     runs.push_back(made);
   }
   EXPECT_EQ(runs[0], runs[1]);
+  // Step by step, each with its own position as the largest.
+  const Buffer logits = *Buffer::Allocate(stream().device(), 4 * 301);
+  int32_t token = 0;  // the first of equal logits
+  for (int32_t i = 0; i < 7; ++i) {
+    const int32_t position = 1021 + i;
+    ASSERT_TRUE(model
+                    .Forward({.tokens = {&token, 1},
+                              .positions = {&position, 1},
+                              .logits = Matrix(logits.as<float>(), 1, 301)},
+                             stream())
+                    .ok());
+    const std::vector<float> want = Fetch<float>(logits.data(), 301, stream());
+    EXPECT_EQ(logits_of_steps[static_cast<size_t>(i)], want) << position;
+    token = ArgMax(want);
+    EXPECT_EQ(runs[0][static_cast<size_t>(i)], token) << position;
+  }
 }
 
 TEST_F(TransformerDevice, WhatIsLoadedIsWhatTheCpuLoads) {
