@@ -17,6 +17,7 @@
 #include "lamina/gemm/skinny_gemm/general_gemm_policy.h"
 #include "lamina/gemm/skinny_gemm/ring_gemm.h"
 #include "lamina/gemm/skinny_gemm/wave_gemm.h"
+#include "lamina/gemm/skinny_gemm/wave_gemm_policy.h"
 #include "lamina/quant/quantize.h"
 #include "lamina/quant/to_quantized_args.h"
 
@@ -182,6 +183,15 @@ gpu::Error LaunchOnTensorCores(const GemmArgs& gemm, const Stream& stream,
         const gpu::Error error = RunRingGemm(gemm, stream, tuned);
         if (error.code != gpu::kNoKernel.code) return error;
       }
+    }
+    if (!plan.wave.has_value() && !plan.ring.has_value() &&
+        PrefersWaveGemm({.m = gemm.m,
+                         .k = gemm.k,
+                         .x_type = gemm.x_type,
+                         .w_type = gemm.w_type},
+                        gemm.n)) {
+      const gpu::Error error = RunWaveGemm(gemm, stream, std::nullopt);
+      if (error.code != gpu::kNoKernel.code) return error;
     }
     if (!plan.wave.has_value()) {
       const gpu::Error error = RunRingGemm(gemm, stream, plan.ring);

@@ -26,6 +26,19 @@ TEST(WaveGemmPolicy, TakesRowsOf16Bytes) {
       {.m = 1, .k = 24, .x_type = DType::kF16, .w_type = DType::kF16}));
 }
 
+TEST(WaveGemmPolicy, IsForFewWeights) {
+  const auto prefers = [](int64_t m, int64_t n, int64_t k, DType w, DType x) {
+    return PrefersWaveGemm({.m = m, .k = k, .x_type = x, .w_type = w}, n);
+  };
+  constexpr DType kF8 = DType::kF8E4M3Fn;
+  EXPECT_TRUE(prefers(16, 2048, 2048, kF8, DType::kBF16));
+  EXPECT_FALSE(prefers(17, 2048, 2048, kF8, DType::kBF16));
+  EXPECT_FALSE(prefers(16, 4096, 2048, kF8, DType::kBF16));
+  EXPECT_TRUE(prefers(1, 960, 576, DType::kBF16, DType::kBF16));
+  EXPECT_FALSE(prefers(1, 3072, 576, DType::kBF16, DType::kBF16));
+  EXPECT_FALSE(prefers(1, 960, 576, kF8, kF8));
+}
+
 TEST(WaveGemmPolicy, PairsOfTypes) {
   EXPECT_EQ(WaveTypesOf(DType::kBF16, DType::kBF16), WaveTypes::kBF16);
   EXPECT_EQ(WaveTypesOf(DType::kF8E5M2, DType::kF8E4M3Fn), WaveTypes::kF8);
