@@ -43,16 +43,26 @@ namespace lamina {
 //     m = max(m, m')
 //   y = round_T(o / l), for an FP8 cache round_T((o / l) * v_scale).
 //
-// The same bits on a GPU, but that a NaN is any NaN.
+// The same bits on a GPU, but that a NaN is any NaN; not so on the tensor cores
+// of CUDA GPUs. They take q of bf16 or f16, a cache of q's type or of F8E4M3Fn,
+// head_dim <= 128 and a multiple of 8 (of an FP8 cache, 16), where all rows of
+// q and the cache are aligned to 16 bytes. There s_j, p_j, m, l and o are fp32
+// as well, but dot_j adds up in the hardware's order, Exp is the hardware's,
+// and positions are cut at multiples of 16 into tiles and these into splits:
+// attention/decode_attention/tensor_attention.cuh says how, and in which order
+// they are merged. p_j is the sum of two numbers of the 16-bit type there, so
+// that 16 bits of it are kept (bf16), or 22.
 //
 // So chunks may be computed anywhere and at any time: the result does not
-// depend on the number of threads, on how the work is split, on pages, nor on
-// the other tokens of the call (batch-invariant, deterministic). Keys and
-// values outside the attended positions are never read. A NaN score gives
-// NaN; an infinite V counts even if its weight is 0 (NaN).
+// depend on the number of threads, on how the work is split, on pages, on
+// max_position nor on the other tokens of the call (batch-invariant,
+// deterministic); on tensor cores it does on the number of SMs. Keys and values
+// outside the attended positions are never read. A NaN score gives NaN; an
+// infinite V counts even if its weight is 0 (NaN).
 //
-// Accuracy    a few fp32 ULP of the largest |V|; weights p_j are never rounded
-//             to a shorter type.
+// Accuracy    a few fp32 ULP of the largest |V|, and before the exponential of
+//             the largest |s_j|; on tensor cores 2^-16 of the largest |V|.
+//             Weights p_j are never rounded to a 16-bit type.
 // Shapes      q, y [tokens, heads, head_dim], any strides (a slice of a fused
 //             qkv row: batch_stride = the pitch of that row); heads a multiple
 //             of cache.kv_heads; head_dim = cache.head_dim <= 512.

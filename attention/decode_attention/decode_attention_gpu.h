@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "lamina/attention/decode_attention.h"
 #include "lamina/attention/decode_attention/general_attention_args.h"
+#include "lamina/attention/decode_attention/tensor_attention_args.h"
 #include "lamina/core/device.h"
 
 namespace lamina::attention_internal {
@@ -16,10 +17,15 @@ namespace lamina::attention_internal {
 int64_t DecodeAttentionGpuWorkspaceBytes(const DecodeAttentionProblem& problem,
                                          const DeviceInfo& device);
 
-// `general_plan` overrides the policy, for tests and tuning: the general kernel
-// then takes the problem.
-absl::Status DecodeAttentionGpu(
-    const DecodeAttentionArgs& args, float scale, const Stream& stream,
-    const std::optional<GeneralAttentionPlan>& general_plan = std::nullopt);
+// Overrides the policy, for tests and tuning: the kernel that has a plan takes
+// the problem.
+struct DecodeAttentionGpuPlan {
+  std::optional<GeneralAttentionPlan> general = std::nullopt;
+  std::optional<TensorAttentionPlan> tensor = std::nullopt;
+};
+
+absl::Status DecodeAttentionGpu(const DecodeAttentionArgs& args, float scale,
+                                const Stream& stream,
+                                const DecodeAttentionGpuPlan& plan = {});
 
 }  // namespace lamina::attention_internal

@@ -9,9 +9,10 @@
 //           GiveRegisters<n>, TakeRegisters<n>: warpgroups end up with n a
 //           thread
 // Barriers  WaveSync: the wave's lanes are together again, as barriers of a
-//           cluster need them; BlockSync; ClusterArrive and ClusterWait, the
-//           two halves of a barrier of the cluster; ClusterArriveRelaxed:
-//           orders no memory; ClusterIndex, ClusterRank, ClusterBlocks
+//           cluster need them, and see each other's shared memory; BlockSync;
+//           ClusterArrive and ClusterWait, the two halves of a barrier of the
+//           cluster; ClusterArriveRelaxed: orders no memory; ClusterIndex,
+//           ClusterRank, ClusterBlocks
 // Lanes     ExchangeHalves<kWave>(value, mask): the value of the other half of
 //           the group of 2 * mask adjacent lanes (mask: a power of two). All
 //           lanes of a half hold the same value. WaveMax<kWave>(value). All

@@ -29,7 +29,13 @@
 // One wave     WaveMma<T>(d, a, b): d[16, 8] += a[16, 16] * b[8, 16]^T of BF16
 //              or F16. a as above, with w = 0; b[i] holds 4 bytes of row l / 4,
 //              from byte 4 * (l % 4) + 16 * i; d as above
-// Compiled     kHasWgmma: warpgroups' products run on this pass's architecture.
+//              LoadMatrices(r, row): four 8 x 8 matrices of 16-bit values from
+//              shared memory; lane l names row l % 8 of matrix l / 8, 16 bytes,
+//              and gets, of matrix i in r[i], the 4 bytes of row l / 4 from
+//              byte 4 * (l % 4). LoadMatricesTransposed: the two values of
+//              column l / 4 in rows 2 * (l % 4) and the next one
+// Compiled     kHasWaveMma: the functions of one wave are there;
+//              kHasWgmma: warpgroups' products run on this pass's architecture.
 //              Where they do not they stop the kernel.
 //
 // NOTE: the sums of FP8 products have about 14 bits on sm_90 (DeepSeek-V3, 3.3;
@@ -39,8 +45,9 @@
 #include "lamina/core/device/simt/matrix.cuh"
 #elif defined(__HIP__)
 namespace lamina::gpu {
+inline constexpr bool kHasWaveMma = false;
 inline constexpr bool kHasWgmma = false;
-}
+}  // namespace lamina::gpu
 #else
 #include "lamina/core/device/cuda/matrix.cuh"
 #endif

@@ -10,221 +10,25 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lamina/attention/decode_attention/decode_attention_policy.h"
-#include "tests/attention/attention_model.h"
-#include "tests/attention/attention_testing.h"
+#include "lamina/attention/decode_attention/tensor_attention_policy.h"
+#include "tests/attention/attention_case.h"
 #include "tests/support/missing_backend.h"
 #include "tests/support/sparse_memory.h"
 
 namespace lamina {
 namespace {
 
-using testing::AttentionProblem;
 using testing::CacheShape;
+using testing::CaseShape;
 using testing::ForEachTarget;
 using testing::GuardedMatrix;
 using testing::Random;
+using testing::Rising;
 using testing::SameBits;
 using testing::TestCache;
 using testing::TestStream;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr size_t kGuardBytes = 64;
-
-// A call on caches and queries of normal deviates.
-struct CaseShape {
-  int64_t heads = 1;
-  CacheShape cache = {};
-  std::vector<int32_t> sequence_ids = {};
-  std::vector<int32_t> positions = {};
-  int64_t window = 0;
-  float scale = 0;
-  float k_scale = 1, v_scale = 1;  // FP8
-  int64_t q_padding = 0;           // elements after each token's heads
-  int64_t y_padding = 0;
-  int64_t q_offset = 0;
-  int64_t y_offset = 0;
-};
-
-template <class T, class C>
-class Case {
- public:
-  explicit Case(const CaseShape& shape, uint64_t seed = 1)
-      : shape_(shape),
-        tokens_(static_cast<int64_t>(shape.positions.size())),
-        row_(shape.heads * shape.cache.head_dim),
-        cache_(shape.cache),
-        q_(DTypeOf<T>::value, tokens_, row_, row_ + shape.q_padding,
-           shape.q_offset),
-        y_(DTypeOf<T>::value, tokens_, row_, row_ + shape.y_padding,
-           shape.y_offset),
-        scales_{shape.k_scale, shape.v_scale} {
-    Random random(seed);
-    std::vector<int64_t> length(static_cast<size_t>(shape.cache.sequences));
-    for (int64_t t = 0; t < tokens_; ++t) {
-      int64_t& n = length[static_cast<size_t>(Sequence(t))];
-      n = std::max<int64_t>(n, shape.positions[static_cast<size_t>(t)] + 1);
-    }
-    for (int64_t s = 0; s < shape.cache.sequences; ++s) {
-      cache_.FillSequence(s, length[static_cast<size_t>(s)], random);
-    }
-    q_.Fill(testing::NormalVector<T>(random, tokens_ * row_));
-  }
-
-  int64_t Sequence(int64_t t) const {
-    return shape_.sequence_ids.empty()
-               ? t
-               : shape_.sequence_ids[static_cast<size_t>(t)];
-  }
-  int64_t tokens() const { return tokens_; }
-  TestCache<C>& cache() { return cache_; }
-  GuardedMatrix& q() { return q_; }
-  GuardedMatrix& y() { return y_; }
-
-  MatrixView Heads(const GuardedMatrix& matrix) const {
-    MatrixView view = matrix.view();
-    view.batch = tokens_;
-    view.batch_stride = view.row_stride;
-    view.rows = shape_.heads;
-    view.cols = view.row_stride = shape_.cache.head_dim;
-    return view;
-  }
-  DecodeAttentionArgs Args() {
-    const Stream stream = TestStream();
-    const absl::StatusOr<int64_t> bytes = DecodeAttentionWorkspaceBytes(
-        {.tokens = tokens_,
-         .heads = shape_.heads,
-         .kv_heads = shape_.cache.kv_heads,
-         .head_dim = shape_.cache.head_dim,
-         .max_position = shape_.cache.capacity - 1,
-         .q_type = DTypeOf<T>::value,
-         .kv_type = DTypeOf<C>::value},
-        GetDeviceInfo(stream.device()));
-    EXPECT_TRUE(bytes.ok()) << bytes.status();
-    // NaN; then bytes that nobody may touch.
-    workspace_.assign(static_cast<size_t>(*bytes) + kGuardBytes, 0xff);
-    DecodeAttentionArgs args = {
-        .q = Heads(q_),
-        .cache = cache_.view(),
-        .sequence_ids =
-            shape_.sequence_ids.empty() ? nullptr : shape_.sequence_ids.data(),
-        .positions = shape_.positions.data(),
-        .max_position = shape_.cache.capacity - 1,
-        .window = shape_.window,
-        .scale = shape_.scale,
-        .y = Heads(y_),
-        .workspace = workspace_.data(),
-        .workspace_bytes = *bytes};
-    if (IsFp8(DTypeOf<C>::value)) {
-      args.cache.k_scale = &scales_[0];
-      args.cache.v_scale = &scales_[1];
-    }
-    return args;
-  }
-
-  AttentionProblem Problem(int64_t t, int64_t head) {
-    AttentionProblem problem;
-    for (int64_t d = 0; d < shape_.cache.head_dim; ++d) {
-      problem.q.push_back(
-          ToFloat(q_.At<T>(t, head * shape_.cache.head_dim + d)));
-    }
-    problem.last = shape_.positions[static_cast<size_t>(t)];
-    problem.first = shape_.window > 0
-                        ? std::max<int64_t>(0, problem.last + 1 - shape_.window)
-                        : 0;
-    problem.scale =
-        shape_.scale != 0
-            ? shape_.scale
-            : static_cast<float>(
-                  1.0 / std::sqrt(static_cast<double>(shape_.cache.head_dim)));
-    if (IsFp8(DTypeOf<C>::value)) {
-      problem.k_scale = shape_.k_scale;
-      problem.v_scale = shape_.v_scale;
-    }
-    return problem;
-  }
-  // fp32 copies of the keys (or values) that a token and head attend to.
-  std::vector<std::vector<float>> Vectors(int64_t t, int64_t head, bool keys) {
-    const AttentionProblem problem = Problem(t, head);
-    const int64_t kv_head = head / (shape_.heads / shape_.cache.kv_heads);
-    std::vector<std::vector<float>> vectors(
-        static_cast<size_t>(problem.last + 1));
-    for (int64_t j = problem.first; j <= problem.last; ++j) {
-      const C* from = keys ? cache_.K(Sequence(t), j, kv_head)
-                           : cache_.V(Sequence(t), j, kv_head);
-      for (int64_t d = 0; d < shape_.cache.head_dim; ++d) {
-        vectors[static_cast<size_t>(j)].push_back(ToFloat(from[d]));
-      }
-    }
-    return vectors;
-  }
-  template <class Function>
-  auto Expect(int64_t t, int64_t head, Function&& function) {
-    const auto keys = Vectors(t, head, true);
-    const auto values = Vectors(t, head, false);
-    return function(
-        Problem(t, head),
-        [&](int64_t j) { return keys[static_cast<size_t>(j)].data(); },
-        [&](int64_t j) { return values[static_cast<size_t>(j)].data(); });
-  }
-
-  // y in all tokens, dense, by the rule.
-  std::vector<T> Model() {
-    std::vector<T> y;
-    for (int64_t t = 0; t < tokens_; ++t) {
-      for (int64_t h = 0; h < shape_.heads; ++h) {
-        const std::vector<float> row =
-            Expect(t, h, [](const auto& problem, auto key, auto value) {
-              return testing::AttentionModel(problem, key, value);
-            });
-        for (float x : row) y.push_back(FromFloat<T>(x));
-      }
-    }
-    return y;
-  }
-
-  std::vector<T> Run(int threads = 1) {
-    y_.Poison();
-    const absl::Status status = DecodeAttention(Args(), TestStream(threads));
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_TRUE(y_.GuardsIntact());
-    for (size_t i = workspace_.size() - kGuardBytes; i < workspace_.size();
-         ++i) {
-      EXPECT_EQ(workspace_[i], 0xff);
-    }
-    return y_.template Dense<T>();
-  }
-
-  // Every target and several numbers of threads against the rule.
-  void ExpectModel() {
-    const std::vector<T> want = Model();
-    ForEachTarget([&] {
-      for (int threads : testing::ThreadsOfRuns()) {
-        const std::vector<T> got = Run(threads);
-        const int64_t i = testing::FirstDifference(got, want);
-        ASSERT_EQ(i, -1) << "threads " << threads << ", element " << i
-                         << ": got " << ToFloat(got[static_cast<size_t>(i)])
-                         << ", want " << ToFloat(want[static_cast<size_t>(i)]);
-      }
-    });
-  }
-
- private:
-  CaseShape shape_;
-  int64_t tokens_;
-  int64_t row_;
-  TestCache<C> cache_;
-  GuardedMatrix q_;
-  GuardedMatrix y_;
-  std::vector<float> scales_;  // where a GPU reaches them
-  std::vector<uint8_t> workspace_;
-};
-
-std::vector<int32_t> Rising(int32_t begin, int32_t end) {
-  std::vector<int32_t> values;
-  for (int32_t i = begin; i < end; ++i) values.push_back(i);
-  return values;
-}
-
 // ---- All types.
 // --------------------------------------------------------------
 
@@ -236,36 +40,37 @@ TYPED_TEST_SUITE(DecodeAttentionTypes, AllTypes, testing::TypeNames);
 TYPED_TEST(DecodeAttentionTypes, DecodeEqualsTheRule) {
   using T = typename testing::FirstOf<TypeParam>::type;
   using C = typename testing::SecondOf<TypeParam>::type;
-  Case<T, C> test({.heads = 6,
-                   .cache = {.sequences = 4,
-                             .capacity = 530,
-                             .kv_heads = 2,
-                             .head_dim = 64,
-                             .page_tokens = 48},
-                   .positions = {0, 255, 256, 529},
-                   .k_scale = 0.37f,
-                   .v_scale = 1.3f});
+  testing::AttentionCase<T, C> test({.heads = 6,
+                                     .cache = {.sequences = 4,
+                                               .capacity = 530,
+                                               .kv_heads = 2,
+                                               .head_dim = 64,
+                                               .page_tokens = 48},
+                                     .positions = {0, 255, 256, 529},
+                                     .k_scale = 0.37f,
+                                     .v_scale = 1.3f});
   test.ExpectModel();
 }
 
 TYPED_TEST(DecodeAttentionTypes, PrefillOfOddShapeEqualsTheRule) {
   using T = typename testing::FirstOf<TypeParam>::type;
   using C = typename testing::SecondOf<TypeParam>::type;
-  Case<T, C> test({.heads = 3,
-                   .cache = {.sequences = 1,
-                             .capacity = 300,
-                             .kv_heads = 1,
-                             .head_dim = 37,
-                             .padding = 3,
-                             .offset = 1},
-                   .sequence_ids = std::vector<int32_t>(45, 0),
-                   .positions = Rising(240, 285),
-                   .k_scale = 0.37f,
-                   .v_scale = 1.3f,
-                   .q_padding = 5,
-                   .y_padding = 1,
-                   .q_offset = 1,
-                   .y_offset = 3});
+  testing::AttentionCase<T, C> test(
+      {.heads = 3,
+       .cache = {.sequences = 1,
+                 .capacity = 300,
+                 .kv_heads = 1,
+                 .head_dim = 37,
+                 .padding = 3,
+                 .offset = 1},
+       .sequence_ids = std::vector<int32_t>(45, 0),
+       .positions = Rising(240, 285),
+       .k_scale = 0.37f,
+       .v_scale = 1.3f,
+       .q_padding = 5,
+       .y_padding = 1,
+       .q_offset = 1,
+       .y_offset = 3});
   test.ExpectModel();
 }
 
@@ -278,12 +83,12 @@ TEST(DecodeAttention, HeadDimsAndGroupsEqualTheRule) {
     for (int64_t group : {1, 3, 4}) {
       SCOPED_TRACE(::testing::Message()
                    << "head_dim " << head_dim << " group " << group);
-      Case<BF16, BF16> test({.heads = 2 * group,
-                             .cache = {.sequences = 2,
-                                       .capacity = 40,
-                                       .kv_heads = 2,
-                                       .head_dim = head_dim},
-                             .positions = {19, 36}});
+      testing::AttentionCase<BF16, BF16> test({.heads = 2 * group,
+                                               .cache = {.sequences = 2,
+                                                         .capacity = 40,
+                                                         .kv_heads = 2,
+                                                         .head_dim = head_dim},
+                                               .positions = {19, 36}});
       test.ExpectModel();
     }
   }
@@ -292,12 +97,12 @@ TEST(DecodeAttention, HeadDimsAndGroupsEqualTheRule) {
 TEST(DecodeAttention, GroupsLargerThanATileEqualTheRule) {
   for (int64_t group : {31, 32, 33, 71}) {
     SCOPED_TRACE(group);
-    Case<float, F16> test({.heads = group,
-                           .cache = {.sequences = 2,
-                                     .capacity = 300,
-                                     .kv_heads = 1,
-                                     .head_dim = 40},
-                           .positions = {10, 299}});
+    testing::AttentionCase<float, F16> test({.heads = group,
+                                             .cache = {.sequences = 2,
+                                                       .capacity = 300,
+                                                       .kv_heads = 1,
+                                                       .head_dim = 40},
+                                             .positions = {10, 299}});
     test.ExpectModel();
   }
 }
@@ -313,7 +118,7 @@ TEST(DecodeAttention, LengthsEqualTheRule) {
                      62,  63,  64,  126, 127, 128, 191, 254,  255,  256, 257,
                      300, 510, 511, 512, 700, 767, 768, 1000, 1023, 1024};
   shape.cache.sequences = static_cast<int64_t>(shape.positions.size());
-  Case<BF16, BF16>(shape).ExpectModel();
+  testing::AttentionCase<BF16, BF16>(shape).ExpectModel();
 }
 
 TEST(DecodeAttention, WindowsEqualTheRule) {
@@ -335,19 +140,19 @@ TEST(DecodeAttention, WindowsEqualTheRule) {
       shape.sequence_ids.push_back(1);
       shape.positions.push_back(p);
     }
-    Case<F16, BF16>(shape).ExpectModel();
+    testing::AttentionCase<F16, BF16>(shape).ExpectModel();
   }
 }
 
 TEST(DecodeAttention, WindowOneReturnsTheOwnValue) {
-  Case<float, float> test({.heads = 2,
-                           .cache = {.sequences = 1,
-                                     .capacity = 300,
-                                     .kv_heads = 1,
-                                     .head_dim = 16},
-                           .sequence_ids = {0, 0, 0},
-                           .positions = {0, 256, 299},
-                           .window = 1});
+  testing::AttentionCase<float, float> test({.heads = 2,
+                                             .cache = {.sequences = 1,
+                                                       .capacity = 300,
+                                                       .kv_heads = 1,
+                                                       .head_dim = 16},
+                                             .sequence_ids = {0, 0, 0},
+                                             .positions = {0, 256, 299},
+                                             .window = 1});
   const std::vector<float> y = test.Run();
   for (int64_t t = 0; t < 3; ++t) {
     for (int64_t h = 0; h < 2; ++h) {
@@ -361,15 +166,15 @@ TEST(DecodeAttention, WindowOneReturnsTheOwnValue) {
 
 // Pages outside the window may have been given away.
 TEST(DecodeAttention, PagesOutsideTheWindowAreNotLookedAt) {
-  Case<BF16, BF16> test({.heads = 1,
-                         .cache = {.sequences = 1,
-                                   .capacity = 640,
-                                   .kv_heads = 1,
-                                   .head_dim = 8,
-                                   .page_tokens = 64},
-                         .sequence_ids = {0},
-                         .positions = {600},
-                         .window = 100});
+  testing::AttentionCase<BF16, BF16> test({.heads = 1,
+                                           .cache = {.sequences = 1,
+                                                     .capacity = 640,
+                                                     .kv_heads = 1,
+                                                     .head_dim = 8,
+                                                     .page_tokens = 64},
+                                           .sequence_ids = {0},
+                                           .positions = {600},
+                                           .window = 100});
   const std::vector<BF16> want = test.Model();
   for (size_t i = 0; i < 7; ++i) test.cache().table()[i] = -1;
   EXPECT_EQ(testing::FirstDifference(test.Run(2), want), -1);
@@ -380,14 +185,14 @@ TEST(DecodeAttention, ManyHeadsEqualTheRule) {
   for (int64_t kv_heads : {1, 2, 5, 11}) {
     for (int64_t group : {1, 2, 3, 7}) {
       SCOPED_TRACE(::testing::Message() << kv_heads << " x " << group);
-      Case<BF16, F16>({.heads = kv_heads * group,
-                       .cache = {.sequences = 3,
-                                 .capacity = 530,
-                                 .kv_heads = kv_heads,
-                                 .head_dim = 48,
-                                 .page_tokens = 24,
-                                 .heads_outside = group == 2},
-                       .positions = {529, 3, 270}})
+      testing::AttentionCase<BF16, F16>({.heads = kv_heads * group,
+                                         .cache = {.sequences = 3,
+                                                   .capacity = 530,
+                                                   .kv_heads = kv_heads,
+                                                   .head_dim = 48,
+                                                   .page_tokens = 24,
+                                                   .heads_outside = group == 2},
+                                         .positions = {529, 3, 270}})
           .ExpectModel();
     }
   }
@@ -398,7 +203,7 @@ TEST(DecodeAttention, LayoutsOfTheCacheGiveTheSameBits) {
       .heads = 6,
       .cache = {.sequences = 2, .capacity = 333, .kv_heads = 3, .head_dim = 24},
       .positions = {332, 131}};
-  const std::vector<BF16> want = Case<BF16, F16>(shape).Run();
+  const std::vector<BF16> want = testing::AttentionCase<BF16, F16>(shape).Run();
   for (int64_t page_tokens : {0, 1, 7, 16, 64, 256, 1000}) {
     for (bool heads_outside : {false, true}) {
       for (int64_t padding : {0, 1, 8, 24}) {
@@ -406,7 +211,8 @@ TEST(DecodeAttention, LayoutsOfTheCacheGiveTheSameBits) {
         shape.cache.heads_outside = heads_outside;
         shape.cache.padding = padding;
         shape.cache.offset = padding % 5;
-        EXPECT_EQ(testing::FirstDifference(Case<BF16, F16>(shape).Run(2), want),
+        EXPECT_EQ(testing::FirstDifference(
+                      testing::AttentionCase<BF16, F16>(shape).Run(2), want),
                   -1)
             << page_tokens << " " << heads_outside << " " << padding;
       }
@@ -420,14 +226,15 @@ TEST(DecodeAttention, StridedAndMisalignedRowsGiveTheSameBits) {
       .heads = 3,
       .cache = {.sequences = 5, .capacity = 70, .kv_heads = 1, .head_dim = 33},
       .positions = {3, 8, 17, 69, 0}};
-  const std::vector<F16> want = Case<F16, BF16>(shape).Run();
+  const std::vector<F16> want = testing::AttentionCase<F16, BF16>(shape).Run();
   for (int64_t offset : {0, 1, 2, 4}) {
     for (int64_t padding : {0, 1, 8, 99}) {
       shape.q_offset = offset;
       shape.y_offset = 4 - offset;
       shape.q_padding = padding;
       shape.y_padding = 99 - padding;
-      EXPECT_EQ(testing::FirstDifference(Case<F16, BF16>(shape).Run(), want),
+      EXPECT_EQ(testing::FirstDifference(
+                    testing::AttentionCase<F16, BF16>(shape).Run(), want),
                 -1);
     }
   }
@@ -442,7 +249,7 @@ TEST(DecodeAttention, HeadsMayBeOutsideTokensInMemory) {
                                      .kv_heads = 1,
                                      .head_dim = kDim},
                            .positions = {3, 11, 19}};
-  Case<float, BF16> test(shape);
+  testing::AttentionCase<float, BF16> test(shape);
   const std::vector<float> want = test.Run();
   std::vector<float> q(kTokens * kHeads * kDim), y(q.size());
   for (int64_t t = 0; t < kTokens; ++t) {
@@ -471,7 +278,7 @@ TEST(DecodeAttention, HeadsMayBeOutsideTokensInMemory) {
 }
 
 TEST(DecodeAttention, ZeroTokensDoNothing) {
-  Case<BF16, BF16> test(
+  testing::AttentionCase<BF16, BF16> test(
       {.heads = 1, .cache = {.sequences = 1, .capacity = 4}, .positions = {}});
   DecodeAttentionArgs args = test.Args();
   args.q.data = args.y.data = nullptr;
@@ -496,7 +303,7 @@ TEST(DecodeAttention, ATokenAloneEqualsTheTokenAmongOthers) {
         i < 60 ? 2 : static_cast<int32_t>(random.Integer(0, 7)));
     shape.positions.push_back(static_cast<int32_t>(random.Integer(0, 699)));
   }
-  Case<BF16, BF16> test(shape);
+  testing::AttentionCase<BF16, BF16> test(shape);
   const std::vector<BF16> all = test.Run(2);
   EXPECT_EQ(testing::FirstDifference(all, test.Run(2)), -1) << "second run";
   const int64_t row = 9 * 64;
@@ -525,7 +332,7 @@ TEST(DecodeAttention, TwoHostThreadsGiveTheSerialResult) {
                                      .head_dim = 64},
                            .sequence_ids = {0},
                            .positions = {1999}};
-  Case<BF16, BF16> a(shape, 1), b(shape, 2);
+  testing::AttentionCase<BF16, BF16> a(shape, 1), b(shape, 2);
   const std::vector<BF16> want_a = a.Run(), want_b = b.Run();
   int wrong = 0;
   std::thread other([&] {
@@ -552,7 +359,7 @@ TEST(DecodeAttention, IsCloseToSoftmaxInDouble) {
                                  .kv_heads = 2,
                                  .head_dim = 128},
                        .positions = {2999, 777}};
-    Case<float, float> test(shape);
+    testing::AttentionCase<float, float> test(shape);
     for (int64_t t = 0; t < 2; ++t) {
       for (int64_t i = 0; i < 6 * 128; ++i)
         test.q().At<float>(t, i) *= deviation;
@@ -601,7 +408,7 @@ class DecodeAttentionValues : public ::testing::Test {
   }
   float& Score(int64_t p) { return test_.cache().K(0, p, 0)[0]; }
   float& Value(int64_t p) { return test_.cache().V(0, p, 0)[0]; }
-  Case<float, float> test_;
+  testing::AttentionCase<float, float> test_;
 };
 
 TEST_F(DecodeAttentionValues, HugeScoresDoNotOverflow) {
@@ -650,7 +457,7 @@ TEST(DecodeAttention, LaterInfiniteValuesDoNotReachEarlierTokens) {
       .cache = {.sequences = 1, .capacity = 40, .kv_heads = 1, .head_dim = 16},
       .sequence_ids = std::vector<int32_t>(40, 0),
       .positions = Rising(0, 40)};
-  Case<float, float> test(shape);
+  testing::AttentionCase<float, float> test(shape);
   const std::vector<float> want = test.Run();
   for (int64_t d = 0; d < 16; ++d) {
     test.cache().V(0, 21, 0)[d] = kInfinity;
@@ -671,7 +478,7 @@ TEST(DecodeAttention, EarlierInfiniteValuesDoNotReachTokensPastTheWindow) {
       .sequence_ids = std::vector<int32_t>(40, 0),
       .positions = Rising(0, 40),
       .window = 5};
-  Case<float, float> test(shape);
+  testing::AttentionCase<float, float> test(shape);
   const std::vector<float> want = test.Run();
   test.cache().V(0, 20, 0)[3] = kInfinity;
   const std::vector<float> y = test.Run();
@@ -694,7 +501,7 @@ TEST(DecodeAttention, TheScaleIsHonoured) {
   std::set<float> results;
   for (float scale : {0.0f, 0.25f, 1.0f, -1.0f, 1e-30f}) {
     shape.scale = scale;
-    Case<float, float> test(shape);
+    testing::AttentionCase<float, float> test(shape);
     test.ExpectModel();
     results.insert(test.Run()[0]);
   }
@@ -711,7 +518,7 @@ TEST(DecodeAttention, TheScalesOfAnFp8CacheAreHonoured) {
     for (float v_scale : {1.0f, 0.5f}) {
       shape.k_scale = k_scale;
       shape.v_scale = v_scale;
-      Case<float, F8E4M3Fn> test(shape);
+      testing::AttentionCase<float, F8E4M3Fn> test(shape);
       test.ExpectModel();
       results.insert(test.Run()[0]);
     }
@@ -731,7 +538,7 @@ TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
       .heads = 2,
       .cache = {.sequences = 2, .capacity = 10, .kv_heads = 1, .head_dim = 16},
       .positions = {9, 5}};
-  Case<BF16, BF16> test(shape);
+  testing::AttentionCase<BF16, BF16> test(shape);
   const std::vector<BF16> want = test.Run();
   BF16* const k = memory.as<BF16>();
   BF16* v = k + 2 * kStride;
@@ -796,7 +603,7 @@ class DecodeAttentionErrors : public ::testing::Test {
     Expect(args, absl::StatusCode::kInvalidArgument, message);
   }
 
-  Case<BF16, BF16> test_;
+  testing::AttentionCase<BF16, BF16> test_;
 };
 
 TEST_F(DecodeAttentionErrors, Shapes) {
@@ -881,10 +688,11 @@ TEST_F(DecodeAttentionErrors, Cache) {
 }
 
 TEST_F(DecodeAttentionErrors, Fp8Scales) {
-  Case<BF16, F8E4M3Fn> test({.heads = 1,
-                             .cache = {.sequences = 1, .capacity = 4},
-                             .sequence_ids = {0},
-                             .positions = {1}});
+  testing::AttentionCase<BF16, F8E4M3Fn> test(
+      {.heads = 1,
+       .cache = {.sequences = 1, .capacity = 4},
+       .sequence_ids = {0},
+       .positions = {1}});
   for (float scale :
        {0.0f, -1.0f, kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
     DecodeAttentionArgs args = test.Args();
@@ -1037,6 +845,70 @@ TEST(DecodeAttentionPolicy, FillsTheThreadsAndFitsTheTile) {
               ASSERT_TRUE(!policy.split || policy.tokens == 1);
             }
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorAttentionPolicy, SplitsAndWorkspaceHoldWhatTokensNeed) {
+  using namespace attention_internal;  // NOLINT(google-build-using-namespace)
+  constexpr TensorArch kH200 = {.units = 132, .clusters = true};
+  // Llama-3-8B at batch 1: one launch of 64 blocks.
+  constexpr TensorAttentionPlan kShort = SelectTensorAttentionPlan(
+      {.heads = 32, .kv_heads = 8, .head_dim = 128, .max_position = 1023},
+      kH200);
+  static_assert(kShort.cluster_blocks == 8 && kShort.slots == 8 &&
+                !kShort.variant.dense);
+  constexpr TensorAttentionPlan kLong = SelectTensorAttentionPlan(
+      {.heads = 32, .kv_heads = 8, .head_dim = 128, .max_position = 131071},
+      kH200);
+  static_assert(kLong.cluster_blocks == 1 && kLong.slots == 16);
+
+  for (const TensorArch& arch :
+       {kH200, TensorArch{.units = 108, .long_rings = false}}) {
+    for (int64_t kv_heads : {1, 2, 3, 8, 32}) {
+      for (int64_t group : {1, 4, 20}) {
+        int64_t before = 0;
+        for (int64_t max_position :
+             {0, 15, 127, 128, 1023, 4095, 4096, 8191, 131071}) {
+          TensorAttentionProblem problem = {.tokens = 700,
+                                            .heads = kv_heads * group,
+                                            .kv_heads = kv_heads,
+                                            .head_dim = 128,
+                                            .max_position = max_position};
+          const int64_t bytes = TensorWorkspaceBytes(problem, arch);
+          ASSERT_GE(bytes, before);
+          before = bytes;
+          for (int64_t tokens : {1, 2, 7, 64, 700}) {
+            for (int64_t window : {0, 1, 100, 5000}) {
+              problem.tokens = tokens;
+              problem.window = window;
+              const TensorAttentionPlan plan =
+                  SelectTensorAttentionPlan(problem, arch);
+              // Whatever the context, every split has a block.
+              for (int64_t last = 0; last <= max_position;
+                   last += last < 300 ? 1 : 97) {
+                const int64_t first =
+                    window > 0 ? std::max<int64_t>(0, last + 1 - window) : 0;
+                const int tiles = static_cast<int>(last / kTilePositions + 1 -
+                                                   first / kTilePositions);
+                ASSERT_LE(plan.split.Count(tiles), plan.slots)
+                    << last << " of " << max_position;
+              }
+              ASSERT_TRUE(plan.cluster_blocks == 1 ||
+                          plan.cluster_blocks == plan.slots);
+              ASSERT_LE(plan.cluster_blocks, kMaxSplitCluster);
+              ASSERT_GE(plan.tokens, 1);
+              if (plan.cluster_blocks == 1 && plan.slots > 1) {
+                problem.window = 0;
+                ASSERT_LE(plan.tokens * problem.heads * plan.slots *
+                              SplitSize(128) * int64_t{sizeof(float)},
+                          TensorWorkspaceBytes(problem, arch));
+              }
+            }
+          }
+          problem.tokens = 700;
         }
       }
     }

@@ -78,7 +78,10 @@ __device__ inline int64_t BlockCount() {
 
 // NOTE: orders shared memory only: ordering all memory would make it wait for
 // loads that are on their way, and drop RDNA's nearest cache.
-__device__ inline void WaveSync() { __builtin_amdgcn_wave_barrier(); }
+__device__ inline void WaveSync() {
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront", "local");
+  __builtin_amdgcn_wave_barrier();
+}
 __device__ inline void BlockSync() {
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
   __builtin_amdgcn_s_barrier();

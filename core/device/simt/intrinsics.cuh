@@ -46,7 +46,7 @@ inline int BlockThreads() { return simt::BlockThreads(); }
 inline int64_t BlockIndex() { return simt::BlockIndex(); }
 inline int64_t BlockCount() { return simt::BlockCount(); }
 
-inline void WaveSync() {}
+inline void WaveSync() { simt::ShuffleXor(0, 1); }
 inline void BlockSync() { simt::BlockSync(); }
 
 template <int kRegisters>

@@ -337,6 +337,32 @@ void AddWaveProduct(void* const* parts, int) {
   }
 }
 
+struct MatrixPart {
+  uint32_t* r;
+  const void* row;
+  bool transposed;
+};
+void LoadMatrixParts(void* const* parts, int) {
+  const auto part = [&](int lane) -> const MatrixPart& {
+    return *static_cast<const MatrixPart*>(parts[lane]);
+  };
+  uint16_t value[4][8][8];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    std::memcpy(value[lane / 8][lane % 8], part(lane).row, 16);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4, column = lane % 4 * 2;
+      const bool transposed = part(lane).transposed;
+      const uint32_t low =
+          transposed ? value[i][column][row] : value[i][row][column];
+      const uint32_t high =
+          transposed ? value[i][column + 1][row] : value[i][row][column + 1];
+      part(lane).r[i] = low | high << 16;
+    }
+  }
+}
+
 void CheckWarpgroup() {
   if (machine->grid.wave_size != kLanes ||
       machine->grid.shape.threads % (kLanes * kWaves) != 0) {
@@ -386,6 +412,15 @@ void WaveProduct(DType type, float* d, const uint32_t* a, const uint32_t* b) {
   if (machine->grid.wave_size != kLanes) Fail("a wave has 32 lanes");
   WavePart part{type, d, a, b};
   Perform({AddWaveProduct, static_cast<int64_t>(type)}, &part);
+}
+
+void LoadMatrices(uint32_t* r, const void* row, bool transposed) {
+  if (machine->grid.wave_size != kLanes) Fail("a wave has 32 lanes");
+  if (SharedOffset(row, 16, "a row of a matrix") % 16 != 0) {
+    Fail("a misaligned row of a matrix");
+  }
+  MatrixPart part{r, row, transposed};
+  Perform({LoadMatrixParts, transposed}, &part);
 }
 
 }  // namespace lamina::simt

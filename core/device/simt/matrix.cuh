@@ -10,6 +10,7 @@
 
 namespace lamina::gpu {
 
+inline constexpr bool kHasWaveMma = true;
 inline constexpr bool kHasWgmma = true;
 
 inline uint64_t SwizzledTile(const void* shared) {
@@ -65,6 +66,12 @@ inline void WaveMma(float (&d)[4], const uint32_t (&a)[4],
   static_assert(std::is_same_v<T, BF16> || std::is_same_v<T, F16>,
                 "BF16 or F16");
   simt::WaveProduct(DTypeOf<T>::value, d, a, b);
+}
+inline void LoadMatrices(uint32_t (&r)[4], const void* row) {
+  simt::LoadMatrices(r, row, false);
+}
+inline void LoadMatricesTransposed(uint32_t (&r)[4], const void* row) {
+  simt::LoadMatrices(r, row, true);
 }
 
 }  // namespace lamina::gpu

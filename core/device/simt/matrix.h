@@ -43,4 +43,7 @@ void WarpgroupWait(int pending_groups);
 
 void WaveProduct(DType type, float* d, const uint32_t* a, const uint32_t* b);
 
+// `r`: four words of the lane that runs.
+void LoadMatrices(uint32_t* r, const void* row, bool transposed);
+
 }  // namespace lamina::simt
