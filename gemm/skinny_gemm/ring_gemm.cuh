@@ -101,6 +101,7 @@ class RingGemm {
   static constexpr int kXBoxCols =
       kSegmentBytes / ActivationBytes(kVariant.types);
   // 96 registers are too few for the sums of 64 rows.
+  static constexpr int kScalesAStep = StageSegments(kVariant) * kVariant.rows;
   static constexpr bool kTakesClusters = TakesClusters(kVariant);
   static constexpr bool kTakesRegisters =
       kVariant.rows == 64 && MaxConsumers(kVariant) == 4;
@@ -251,12 +252,15 @@ class RingGemm {
     const Epilogue epilogue(args_.gemm.epilogue);
     gpu::BlockSync();
     gpu::WaitForPredecessor();
+    LoadBlockScales();
+    const float* const x_scales =
+        ActivationScales() - first_step_ * kScalesAStep;
     const int share = consumer / plan_.tiles;
     gpu::Ring::Place w_at = {.stage = consumer};
     gpu::Ring::Place x_at = {.stage = share};
     for (int group = 0; group < plan_.groups; ++group) {
       const RingTile tile = Tile(group, consumer % plan_.tiles);
-      RingTileSums<kVariant> sums(args_, epilogue, tile);
+      RingTileSums<kVariant> sums(args_, epilogue, tile, x_scales);
       RingTileResults<kVariant> results(args_, epilogue, tile, consumer);
       for (int step = share; step < args_.steps; step += plan_.shares) {
         sums.LoadScalesAhead(first_step_ + step);
@@ -273,6 +277,23 @@ class RingGemm {
       }
       sums.Join();
       Finish(results, sums);
+    }
+  }
+
+  // Scales of blocks of x, of all of this block's K, by all that compute: in
+  // the time that the first stages take.
+  __device__ void LoadBlockScales() const {
+    if constexpr (kVariant.block_scales) {
+      if (!args_.layout.has_x_scales) return;
+      for (int i = gpu::ThreadIndex(); i < args_.steps * kScalesAStep;
+           i += 128 * plan_.consumers) {
+        const int k =
+            (first_step_ * kScalesAStep + i) / kVariant.rows * kSegmentBytes;
+        ActivationScales()[i] = ScaleOrOne(
+            args_.gemm.x_scales, Smaller(i % kVariant.rows, args_.gemm.m - 1),
+            Smaller(k, args_.gemm.k - 1));
+      }
+      gpu::SyncGroup(1, 128 * plan_.consumers);
     }
   }
 

@@ -120,14 +120,20 @@ struct RingGemmLayout {
   int segment_bytes = 0;  // of all rows of a tile
   int stage_bytes = 0;
   int x = 0;
+  // Scales of x: [rows], with scales of blocks [segments of the block, rows],
+  // or none where these would be too many.
   int x_scales = 0;
+  bool has_x_scales = false;
   // Partial sums: in a cluster memory of their own, which other blocks write to
   // when they like, else where the stages have been.
   int exchange = 0;
   int phasers = 0;
   int bytes = 0;
 };
-constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
+inline constexpr int kMostScaleBytes = 32 << 10;
+// steps: of a block.
+constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated,
+                                  int64_t steps) {
   const RingGemmVariant& variant = plan.variant;
   const int rows =
       plan.pairs ? kPairRows : static_cast<int>(RoundUp(plan.tile_cols, 8));
@@ -141,7 +147,12 @@ constexpr RingGemmLayout LayoutOf(const RingGemmPlan& plan, bool gated) {
           : plan.consumers * 128 * RingSums(variant) * int{sizeof(float)};
   if (plan.cluster == 1 && layout.x < exchange) layout.x = exchange;
   layout.x_scales = layout.x + plan.x_stages * ActivationStageBytes(variant);
-  layout.phasers = layout.x_scales + variant.rows * int{sizeof(float)};
+  const int64_t scale_bytes =
+      (variant.block_scales ? steps * StageSegments(variant) : 1) *
+      variant.rows * int64_t{sizeof(float)};
+  layout.has_x_scales = scale_bytes <= kMostScaleBytes;
+  layout.phasers = layout.x_scales +
+                   (layout.has_x_scales ? static_cast<int>(scale_bytes) : 0);
   if (plan.cluster > 1) {
     layout.exchange = layout.phasers;
     layout.phasers += exchange;

@@ -69,9 +69,12 @@ inline constexpr int kSpareUnits = 4;
 // Warpgroups. H200, 2026-11-30: two are 1 to 6 % faster, having fewer to start
 // and to wait for, but for FP8 with more than two tiles of w a block (28672 x
 // 4096: 4 are 2 % faster) and with 64 rows and more (57344 x 8192: 2 %);
-// widened weights want all there can be.
+// widened weights, and scales of blocks with one tile, want all there can be.
 constexpr int Consumers(const RingGemmVariant& variant, int64_t block_rows) {
-  if (variant.types == RingTypes::kF8BF16) return MaxConsumers(variant);
+  if (variant.types == RingTypes::kF8BF16 ||
+      (variant.block_scales && block_rows <= kRingTileRows)) {
+    return MaxConsumers(variant);
+  }
   const bool four_tiles = block_rows > 2 * kRingTileRows;
   const bool one_group = block_rows <= 4 * kRingTileRows;
   const bool wants_four =
@@ -192,13 +195,13 @@ constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
     const int64_t stages = bytes / stage_bytes;
     return ring_internal::StagesIn(stages < used ? stages : used, step);
   };
-  plan.stages =
-      stages_for(choice.ring_bytes, LayoutOf(plan, problem.gated).stage_bytes,
-                 steps * plan.tiles * plan.groups, plan.consumers);
+  plan.stages = stages_for(choice.ring_bytes,
+                           LayoutOf(plan, problem.gated, steps).stage_bytes,
+                           steps * plan.tiles * plan.groups, plan.consumers);
   plan.x_stages =
       stages_for(choice.x_ring_bytes, ActivationStageBytes(plan.variant),
                  steps * plan.groups, plan.shares);
-  while (LayoutOf(plan, problem.gated).bytes > arch.shared_bytes) {
+  while (LayoutOf(plan, problem.gated, steps).bytes > arch.shared_bytes) {
     if (plan.stages > plan.consumers) {
       plan.stages -= plan.consumers;
     } else if (plan.x_stages > plan.shares) {
@@ -221,9 +224,9 @@ constexpr RingGemmArgs MakeRingGemmArgs(const GemmArgs& gemm,
   RingGemmArgs args;
   args.gemm = gemm;
   args.plan = plan;
-  args.layout = LayoutOf(plan, gemm.epilogue.gated);
-  args.rows = RowsOf(gemm);
   args.steps = RingGemmSteps(plan, gemm.k);
+  args.layout = LayoutOf(plan, gemm.epilogue.gated, args.steps);
+  args.rows = RowsOf(gemm);
   const int64_t row_bytes = int64_t{gemm.k} * WeightBytes(plan.variant.types);
   const int step_bytes = StageStepBytes(plan.variant);
   args.whole_steps = static_cast<int>(row_bytes / step_bytes);

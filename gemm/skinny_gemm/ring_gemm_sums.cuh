@@ -80,9 +80,13 @@ __device__ inline uint64_t Further(uint64_t operand, uint32_t bytes) {
 template <RingGemmVariant kVariant>
 class RingTileSums {
  public:
+  // x_scales: with block_scales, where layout.has_x_scales says, as if from the
+  // first segment of K on.
   __device__ RingTileSums(const RingGemmArgs& args, const Epilogue& epilogue,
-                          const RingTile& tile)
-      : args_(args), thread_(epilogue.gated(), args.plan.pairs) {
+                          const RingTile& tile, const float* x_scales)
+      : args_(args),
+        x_scales_(x_scales),
+        thread_(epilogue.gated(), args.plan.pairs) {
     if constexpr (kVariant.block_scales) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -346,7 +350,7 @@ class RingTileSums {
     const int past = block * kSegmentBytes;
     const int k = past < args_.gemm.k ? past : args_.gemm.k - 1;
     LoadWeightScales(k, w_scale);
-    LoadActivationScales(k, x_scale);
+    LoadActivationScales(block, k, x_scale);
   }
   __device__ void LoadWeightScales(int k, float (&scale)[2]) const {
 #pragma unroll
@@ -355,7 +359,16 @@ class RingTileSums {
     }
   }
   // Those of sums 0, 1, 4, 5, 8, …
-  __device__ void LoadActivationScales(int k, float (&scale)[kSums / 2]) const {
+  __device__ void LoadActivationScales(int block, int k,
+                                       float (&scale)[kSums / 2]) const {
+    if (args_.layout.has_x_scales) {
+      const float* const scales = x_scales_ + block * kRows;
+#pragma unroll
+      for (int i = 0; i < kSums / 2; ++i) {
+        scale[i] = scales[thread_.ActivationRow(i / 2 * 4 + i % 2)];
+      }
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kSums / 2; ++i) {
       const int row = thread_.ActivationRow(i / 2 * 4 + i % 2);
@@ -365,6 +378,7 @@ class RingTileSums {
   }
 
   const RingGemmArgs& args_;
+  const float* x_scales_;
   RingThread<kVariant> thread_;
   int weight_row_[2] = {};
   float sums_[kSumSets][kSums] = {};

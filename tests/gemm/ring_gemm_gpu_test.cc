@@ -214,7 +214,7 @@ TEST_F(RingGemmGpu, EveryGranularityOfScales) {
            {none, std::optional(kTensor), std::optional(kRow),
             std::optional(kBlock), std::optional(kTile)}) {
         if (x_scales && !IsFp8(types.x)) continue;
-        for (const int64_t m : {3, 20}) {
+        for (const int64_t m : {3, 20, 50}) {
           GemmSpec spec = Spec(types, m, 135, 400);
           spec.x_scales = x_scales;
           spec.w_scales = w_scales;
@@ -223,6 +223,18 @@ TEST_F(RingGemmGpu, EveryGranularityOfScales) {
         }
       }
     }
+  }
+}
+
+// More scales of x than a block keeps.
+TEST_F(RingGemmGpu, ScalesOfLongRows) {
+  GemmSpec spec = Spec(kF8, 33, 3, 16640);
+  spec.x_scales = kBlock;
+  spec.w_scales = kTile;
+  // One row that is summed by two blocks, and one by one.
+  for (const int cluster : {1, 2}) {
+    ExpectExact(
+        spec, RingGemmChoice{.blocks = 2, .cluster = cluster, .consumers = 2});
   }
 }
 

@@ -9,7 +9,8 @@ constexpr RingArch kH200 = {.units = 132, .shared_bytes = 227 << 10};
 
 // What the kernel relies on.
 void ExpectSound(const RingGemmProblem& problem, const RingGemmPlan& plan) {
-  const RingGemmLayout layout = LayoutOf(plan, problem.gated);
+  const RingGemmLayout layout =
+      LayoutOf(plan, problem.gated, RingGemmSteps(plan, problem.k));
   EXPECT_EQ(plan.consumers, plan.tiles * plan.shares);
   EXPECT_LE(plan.consumers, MaxConsumers(plan.variant));
   EXPECT_GT(plan.stages, 0);
