@@ -36,7 +36,6 @@ class WaveGemm {
   __device__ explicit WaveGemm(const WaveGemmArgs& args)
       : args_(args.gemm),
         segments_(args.segments),
-        epilogue_(args.gemm.epilogue),
         wave_(gpu::UniformWave()),
         row_(gpu::ThreadIndex() % 32 / 4),
         column_(gpu::ThreadIndex() % 4) {
@@ -84,15 +83,16 @@ class WaveGemm {
 
   // Columns of y of a block.
   __device__ int Cols() const {
-    return kWaveTileRows * kTiles / (epilogue_.gated() ? 2 : 1);
+    return kWaveTileRows * kTiles / (args_.epilogue.gated ? 2 : 1);
   }
   // The row of w behind row `row` of the block's tiles. NOTE: what does not
   // exist is the last column's.
   __device__ int WeightRow(int row) const {
-    const bool gated = epilogue_.gated();
+    const bool gated = args_.epilogue.gated;
     const int col = first_col_ + (gated ? row / 16 * 8 + row % 8 : row);
     const int last = args_.epilogue.cols - 1;
-    return epilogue_.WeightRow(col < last ? col : last, gated && row % 16 >= 8);
+    return Epilogue(args_.epilogue)
+        .WeightRow(col < last ? col : last, gated && row % 16 >= 8);
   }
   // The first of the lane's 16 bytes of a row of w.
   __device__ int Byte(int segment, int half) const {
@@ -294,19 +294,21 @@ class WaveGemm {
     }
   }
 
+  // NOTE: what the epilogue knows is not kept while there are sums: registers.
   __device__ void Store() const {
+    const Epilogue epilogue(args_.epilogue);
     const int cols = Cols();
     for (int i = gpu::ThreadIndex(); i < args_.m * cols;
          i += kWaveGemmThreads) {
       const int row = i / cols;
       const int col = i % cols;
       if (first_col_ + col >= args_.epilogue.cols) continue;
-      if (epilogue_.gated()) {
+      if (epilogue.gated()) {
         const int gate = col / 8 * 16 + col % 8;
-        epilogue_.StoreGated(row, first_col_ + col, Sum(row, gate),
-                             Sum(row, gate + 8));
+        epilogue.StoreGated(row, first_col_ + col, Sum(row, gate),
+                            Sum(row, gate + 8));
       } else {
-        epilogue_.Store(row, first_col_ + col, Sum(row, col));
+        epilogue.Store(row, first_col_ + col, Sum(row, col));
       }
     }
   }
@@ -326,7 +328,6 @@ class WaveGemm {
 
   const GemmArgs& args_;
   int segments_;
-  Epilogue epilogue_;
   int wave_;
   int row_;     // of a group of eight that the lane loads
   int column_;  // of 16 bytes, likewise
