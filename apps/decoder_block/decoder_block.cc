@@ -148,7 +148,8 @@ absl::StatusOr<DecoderBlock> DecoderBlock::Plan(
                                  .w_type = config.weight_type,
                                  .y_type = type,
                                  .gated = gated,
-                                 .quantized = gated && quantized},
+                                 .quantized = gated && quantized,
+                                 .prefill = config.prefill},
                                 device, config.num_threads));
     block.scratch_bytes_ = std::max(block.scratch_bytes_, bytes);
   }
@@ -234,6 +235,8 @@ struct DecoderBlock::Call {
                            .w = linear.w,
                            .w_scales = linear.w_scales,
                            .bias = linear.bias,
+                           .prefill = config().prefill ? args.prefill : nullptr,
+                           .tuning = args.tuning,
                            .workspace = Bytes(block.layout_.scratch),
                            .workspace_bytes = block.scratch_bytes_};
     if (quantized()) {

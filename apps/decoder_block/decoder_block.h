@@ -65,6 +65,8 @@
 #include "lamina/core/gate.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
+#include "lamina/gemm/gemm_tuning.h"
+#include "lamina/gemm/prefill_gemm.h"
 #include "lamina/quant/scale.h"
 
 namespace lamina {
@@ -117,6 +119,7 @@ struct DecoderBlockConfig {
   int64_t max_tokens = 1;     // most rows of one Decode
   int64_t max_positions = 0;  // capacity of a sequence
   int num_threads = 0;        // CPU: most threads of the stream
+  bool prefill = false;       // DecoderBlockArgs::prefill is given
 
   int64_t q_dim() const { return heads * head_dim; }
   int64_t kv_dim() const { return kv_heads * head_dim; }
@@ -154,6 +157,9 @@ struct DecoderBlockArgs {
   bool delta_is_zero = false;             // first block: delta is only written
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
+  // SkinnyGemm's, of all projections; optional.
+  PrefillGemm* prefill = nullptr;
+  const GemmTuning* tuning = nullptr;
   // Empty, or kNumBlockStages + 1 events, recorded around the stages.
   absl::Span<Event> events = {};
   // Only these stages, for benchmarks: what the others leave in the workspace

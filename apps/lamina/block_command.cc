@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -50,6 +51,7 @@ absl::StatusOr<NamedShape> FindShape(const std::string& name) {
 
 // What is timed: a model of enough layers to keep the caches cold.
 struct Layers {
+  std::unique_ptr<GemmTuning> tuning;
   std::optional<Transformer> model;
   const DecoderBlock& block() const { return model->block(); }
   int64_t count() const { return model->config().num_layers; }
@@ -120,6 +122,9 @@ absl::StatusOr<Layers> MakeLayers(const BlockOptions& options,
   load.max_tokens = options.batch;
   load.max_logits = options.lm_head ? options.batch : 1;
   Layers layers;
+  layers.tuning =
+      std::make_unique<GemmTuning>(TuningOf(options.tuning, stream.device()));
+  load.tuning = layers.tuning.get();
   if (options.model.empty()) {
     LAMINA_ASSIGN_OR_RETURN(layers.model, RandomModel(options, load, stream));
   } else {
@@ -169,6 +174,7 @@ class State {
     LAMINA_RETURN_IF_ERROR(Copy(state.positions_.data(), positions.data(),
                                 4 * options.batch, stream));
     DecoderBlockArgs& args = state.args_;
+    args.tuning = layers.tuning.get();
     args.rope_table = layers.model->rope_table();
     args.positions = state.positions_.as<int32_t>();
     args.max_position = options.context;

@@ -313,6 +313,13 @@ absl::StatusOr<int> RunGenerate(const GenerateOptions& options) {
     load.activation_type = WeightType(options.activation_type);
   }
   load.fusion = FusionOf(options.fuse);
+  const GemmTuning tuning = TuningOf(options.tuning, stream.device());
+  load.tuning = &tuning;
+  std::unique_ptr<PrefillGemm> library;
+  if (options.cublaslt) {
+    LAMINA_ASSIGN_OR_RETURN(library, LoadCublasLt(stream.device()));
+    load.prefill = library.get();
+  }
   load.kv_type = WeightType(options.kv);
   load.sequences = options.batch;
   load.max_positions =

@@ -168,6 +168,9 @@ class CommandLine {
                   "gated activation, all, none")
         ->check(kFusions)
         ->capture_default_str();
+    c->add_option("--tuning", options.tuning,
+                  "On a GPU: what lamina tune has written")
+        ->check(RefuseEmpty);
   }
 
   void AddDevices() {
@@ -249,6 +252,8 @@ class CommandLine {
         ->check(kWeightTypes)
         ->capture_default_str();
     AddBlockSwitches(c, generate_);
+    c->add_flag("--cublaslt", generate_.cublaslt,
+                "On a GPU: run the prompt through cuBLASLt");
     c->add_option("--batch", generate_.batch,
                   "Decode this many copies of the prompt at once")
         ->check(CLI::Range(1, 256))

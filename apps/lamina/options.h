@@ -38,6 +38,7 @@ struct BlockOptions : CommonOptions {
   std::string inputs = "none";  // quantised: none, per_row, static
   std::string activation_type;  // empty: f32 on the CPU, bf16 on a GPU
   std::string fuse = "none";
+  std::string tuning;    // a file of `lamina tune`
   int64_t layers = 0;    // 0: enough to keep the caches cold
   bool lm_head = false;  // a whole model of these layers, too
   int64_t batch = 1;
@@ -57,6 +58,8 @@ struct GenerateOptions : CommonOptions {
   std::string kv = "bf16";
   std::string activation_type;  // empty: f32 on the CPU, bf16 on a GPU
   std::string fuse = "none";
+  std::string tuning;  // a file of `lamina tune`
+  bool cublaslt = false;
   int64_t batch = 1;
   double temperature = 0;
   double top_p = 1;

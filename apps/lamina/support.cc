@@ -88,6 +88,14 @@ DType WeightType(const std::string& name) {
   return name == "fp8" ? DType::kF8E4M3Fn : DType::kBF16;
 }
 
+GemmTuning TuningOf(const std::string& path, Device device) {
+  if (path.empty()) return {};
+  std::string warning;
+  GemmTuning tuning = LoadGemmTuning(path, GetDeviceInfo(device), &warning);
+  if (!warning.empty()) std::fprintf(stderr, "lamina: %s\n", warning.c_str());
+  return tuning;
+}
+
 BlockFusion FusionOf(const std::string& name) {
   return {.residual = name == "residual" || name == "all",
           .activation = name == "activation" || name == "all"};

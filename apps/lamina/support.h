@@ -39,6 +39,10 @@ absl::Status GpuStatus();
 
 // "bf16" -> kBF16, "fp8" -> kF8E4M3Fn, "f32" -> kF32, "f16" -> kF16.
 DType WeightType(const std::string& name);
+// The plans of --tuning: none, and a warning on stderr, when the file cannot be
+// used; none for "".
+GemmTuning TuningOf(const std::string& path, Device device);
+
 // "none", "residual", "activation", "all".
 BlockFusion FusionOf(const std::string& name);
 

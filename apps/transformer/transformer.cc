@@ -98,6 +98,8 @@ absl::StatusOr<Transformer> Transformer::Make(
         kOp, "max_positions", model.max_positions_,
         absl::StrCat("<= ", config.max_positions, " (the model's context)"));
   }
+  model.prefill_ = options.prefill;
+  model.tuning_ = options.tuning;
   model.max_tokens_ = options.max_tokens;
   model.max_logits_ = std::min(options.max_logits, options.max_tokens);
   const bool on_gpu = stream.device().backend != Backend::kCpu;
@@ -119,7 +121,8 @@ absl::StatusOr<Transformer> Transformer::Make(
                           .fusion = options.fusion,
                           .max_tokens = options.max_tokens,
                           .max_positions = model.max_positions_,
-                          .num_threads = on_gpu ? 0 : stream.num_threads()},
+                          .num_threads = on_gpu ? 0 : stream.num_threads(),
+                          .prefill = options.prefill != nullptr},
                          GetDeviceInfo(stream.device())));
   LAMINA_RETURN_IF_ERROR(model.PlanState(options, weight_type, stream));
   const WeightsPlan plan{.config = config,
@@ -352,7 +355,9 @@ absl::Status Transformer::RunBlocks(const ForwardOnDeviceArgs& args,
         .delta = delta,
         .delta_is_zero = layer == 0,
         .workspace = state_.as<uint8_t>() + block_workspace_offset_,
-        .workspace_bytes = block_->workspace_bytes()};
+        .workspace_bytes = block_->workspace_bytes(),
+        .prefill = prefill_,
+        .tuning = tuning_};
     if (!args.events.empty()) {
       constexpr size_t kStep = kNumBlockStages + 1;
       block_args.events =
@@ -393,6 +398,7 @@ absl::Status Transformer::ComputeLogits(MatrixView residual, MatrixView delta,
        .w = weights_.output.w,
        .w_scales = weights_.output.w_scales,
        .y = logits,
+       .tuning = tuning_,
        .workspace = state_.as<uint8_t>() + output_workspace_offset_,
        .workspace_bytes = output_workspace_bytes_},
       stream);

@@ -48,6 +48,11 @@ struct TransformerOptions {
   int64_t max_positions = 0;  // capacity of each sequence; 0: the model's
   int64_t max_tokens = 512;   // most rows of one Forward
   int64_t max_logits = 1;     // most rows of logits of one Forward
+  // For SkinnyGemm on a GPU, both optional: a library for prompts, whose bits
+  // then depend on how they are cut, and measured plans. They outlive the
+  // model.
+  PrefillGemm* prefill = nullptr;
+  const GemmTuning* tuning = nullptr;
   // Called with the fraction done while the weights are read.
   std::function<void(double)> progress = {};
 };
@@ -168,6 +173,8 @@ class Transformer {
   int64_t state_bytes_ = 0, output_workspace_bytes_ = 0;
   int64_t max_positions_ = 0, max_tokens_ = 0, max_logits_ = 0;
   TransformerMemory memory_;
+  PrefillGemm* prefill_ = nullptr;
+  const GemmTuning* tuning_ = nullptr;
 };
 
 }  // namespace lamina

@@ -184,6 +184,12 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual(
                     sum(w.startswith(name + " ") for w in words), 2)
 
+    def test_tuning_that_is_not_there_is_a_warning(self):
+        result = run("block", "--shape", "smollm2-135m", "--iterations", "1",
+                     "--context", "4", "--tuning", "/no/such/tuning")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"/no/such/tuning", result.stderr)
+
     def test_block_of_a_whole_model(self):
         arguments = ["block", "--shape", "smollm2-135m", "--weights", "fp8",
                      "--layers", "2", "--lm-head", "--context", "20",
