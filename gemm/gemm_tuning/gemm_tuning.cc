@@ -15,6 +15,7 @@
 #include "lamina/core/status.h"
 #include "lamina/core/version.h"
 #include "lamina/gemm/gemm_tuning/ring_plans.h"
+#include "lamina/gemm/skinny_gemm/wave_gemm_policy.h"
 
 namespace lamina {
 namespace {
@@ -241,7 +242,14 @@ std::vector<GemmTuningEntry> GemmTuningCandidates(const GemmTuningKey& key,
                                                   const DeviceInfo& device) {
   const std::optional<RingGemmProblem> problem =
       gemm_internal::RingProblemOf(key);
-  if (!HasRings(device) || !problem.has_value()) return {};
+  if (!HasRings(device) || !problem.has_value() ||
+      gemm_internal::PrefersWaveGemm({.m = key.rows,
+                                      .k = key.k,
+                                      .x_type = key.x_type,
+                                      .w_type = key.w_type},
+                                     key.n)) {
+    return {};
+  }
   const RingArch arch = gemm_internal::RingArchOf(device);
   const RingGemmChoice policy = SelectRingGemmChoice(*problem, arch);
   std::vector<GemmTuningEntry> entries;

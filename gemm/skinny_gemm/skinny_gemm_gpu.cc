@@ -173,6 +173,15 @@ gpu::Error LaunchOnTensorCores(const GemmArgs& gemm, const Stream& stream,
                                const SkinnyGemmGpuPlan& plan,
                                const GemmTuning* tuning) {
   if constexpr (kHasCuda) {
+    if (!plan.wave.has_value() && !plan.ring.has_value() &&
+        PrefersWaveGemm({.m = gemm.m,
+                         .k = gemm.k,
+                         .x_type = gemm.x_type,
+                         .w_type = gemm.w_type},
+                        gemm.n)) {
+      const gpu::Error error = RunWaveGemm(gemm, stream, std::nullopt);
+      if (error.code != gpu::kNoKernel.code) return error;
+    }
     if (tuning != nullptr && !plan.wave.has_value() && !plan.ring.has_value()) {
       const GemmTuningEntry* const entry =
           tuning->Find(TuningKeyOf(gemm, stream));
@@ -183,15 +192,6 @@ gpu::Error LaunchOnTensorCores(const GemmArgs& gemm, const Stream& stream,
         const gpu::Error error = RunRingGemm(gemm, stream, tuned);
         if (error.code != gpu::kNoKernel.code) return error;
       }
-    }
-    if (!plan.wave.has_value() && !plan.ring.has_value() &&
-        PrefersWaveGemm({.m = gemm.m,
-                         .k = gemm.k,
-                         .x_type = gemm.x_type,
-                         .w_type = gemm.w_type},
-                        gemm.n)) {
-      const gpu::Error error = RunWaveGemm(gemm, stream, std::nullopt);
-      if (error.code != gpu::kNoKernel.code) return error;
     }
     if (!plan.wave.has_value()) {
       const gpu::Error error = RunRingGemm(gemm, stream, plan.ring);
