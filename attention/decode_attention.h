@@ -91,9 +91,11 @@ struct DecodeAttentionArgs {
   const int32_t* sequence_ids =
       nullptr;  // [tokens]; null: token t is of sequence t
   const int32_t* positions = nullptr;  // [tokens]
-  int64_t max_position = 0;  // no position is larger (workspace, grid)
-  int64_t window = 0;        // 0: no sliding window
-  float scale = 0;           // finite; 0: 1 / sqrt(head_dim), rounded to fp32
+  // No position is larger. It decides the workspace and on a GPU the grid: near
+  // the true one it is faster, and below 4096 one launch may do.
+  int64_t max_position = 0;
+  int64_t window = 0;  // 0: no sliding window
+  float scale = 0;     // finite; 0: 1 / sqrt(head_dim), rounded to fp32
   MatrixView y;
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;

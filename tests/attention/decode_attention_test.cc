@@ -531,7 +531,7 @@ TEST(DecodeAttention, TheScalesOfAnFp8CacheAreHonoured) {
 
 // Two pages 2^31 elements apart and more, in memory that is only reserved.
 TEST(DecodeAttention, OffsetsBeyond2To31ElementsWork) {
-  constexpr int64_t kStride = (int64_t{1} << 31) + 5;
+  constexpr int64_t kStride = (int64_t{1} << 31) + 8;
   const testing::SparseMemory memory(4 * kStride * 2);
   if (!memory.ok()) GTEST_SKIP() << "no address space";
   CaseShape shape = {
