@@ -64,7 +64,8 @@
 //     gemm/skinny_gemm/ring_gemm.cuh says in which order they add;
 //   of any other, for w and x both BF16 or both F16, and for w of F8E4M3Fn or
 //     F8E5M2 with x of one of these, BF16 or F16, rows of w a multiple of 16
-//     bytes long: gemm/skinny_gemm/wave_gemm.cuh.
+//     bytes long, and for up to 16 rows of x and few weights (PrefersWaveGemm)
+//     on those of 9.0 as well: gemm/skinny_gemm/wave_gemm.cuh.
 //
 // Hence batch-invariant and deterministic: the bits of a row of y depend
 // neither on the other rows, nor on m, the number of threads, the SIMD target,
@@ -75,7 +76,8 @@
 //
 // Accuracy: |dot - exact| <= (ceil(k / 16) + 4) * 2^-24 * sum |x * w|, about;
 // on a GPU (ceil(k / 256) + 13) * 2^-24. On tensor cores about 2^-18; on those
-// of 9.0, F8E4M3Fn by itself 2^-12, as they sum 128 columns in about 14 bits.
+// of 9.0, F8E4M3Fn by itself 2^-12, as they sum 128 columns, with more than 32
+// rows 256, in about 14 bits.
 //
 // Gate: w has 2 * cols rows for cols columns of y, gate.layout says which rows
 // are gate and which are up (core/gate.h); bias has 2 * cols elements.
