@@ -1,6 +1,7 @@
 # CUDA as a language, for LAMINA_GPU=cuda: sets LAMINA_CUDA_FLAGS, the options
 # of our own .cu files, and LAMINA_CUDA_ARCHITECTURES.
-set(LAMINA_CUDA_ALL_ARCHITECTURES 80 86 89 90a 100a 120a)
+set(LAMINA_CUDA_ALL_ARCHITECTURES 80 86 89 90a 100a 120a CACHE STRING
+  "What the target cuda_architectures compiles for")
 
 # NOTE: asked before the language is enabled, which fills both in.
 if(DEFINED CMAKE_CUDA_ARCHITECTURES)
