@@ -125,10 +125,13 @@ constexpr TensorAttentionPlan SelectTensorAttentionPlan(
   // two without clusters: 2 tokens 11.4, 8.3, 8.9; 4 tokens 17.1, 14.1, 11.7;
   // 32 tokens 88, 58, 47.8; read alone 3.55, 6.0, 31.6.)
   const int64_t total = problem.tokens * blocks * splits;
+  const bool clustered =
+      arch.clusters && splits <= kMaxSplitCluster && total <= arch.units;
   plan.variant.dense =
-      !arch.long_rings || total * 20 > int64_t{17} * arch.units;
+      !arch.long_rings ||
+      (clustered ? total * 20 > int64_t{17} * arch.units : total > arch.units);
   plan.slots = static_cast<int>(splits);
-  if (arch.clusters && splits <= kMaxSplitCluster && total <= arch.units) {
+  if (clustered) {
     while (plan.cluster_blocks < splits) plan.cluster_blocks *= 2;
     plan.slots = plan.cluster_blocks;
   }

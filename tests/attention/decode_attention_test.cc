@@ -863,7 +863,8 @@ TEST(TensorAttentionPolicy, SplitsAndWorkspaceHoldWhatTokensNeed) {
   constexpr TensorAttentionPlan kLong = SelectTensorAttentionPlan(
       {.heads = 32, .kv_heads = 8, .head_dim = 128, .max_position = 131071},
       kH200);
-  static_assert(kLong.cluster_blocks == 1 && kLong.slots == 16);
+  static_assert(kLong.cluster_blocks == 1 && kLong.slots == 16 &&
+                !kLong.variant.dense);
 
   for (const TensorArch& arch :
        {kH200, TensorArch{.units = 108, .long_rings = false}}) {
