@@ -174,16 +174,20 @@ absl::StatusOr<int> RunTune(const TuneOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const Device device, ChooseDevice(options));
   const DeviceInfo& info = GetDeviceInfo(device);
   const bool fp8 = options.weights == "fp8";
-  const GemmTuningKey key = {
-      .x_type = options.activations == "fp8"   ? DType::kF8E4M3Fn
-                : options.activations == "f16" ? DType::kF16
-                                               : DType::kBF16,
-      .w_type = fp8                        ? DType::kF8E4M3Fn
-                : options.weights == "f16" ? DType::kF16
-                                           : DType::kBF16,
-      .n = options.n,
-      .k = options.k};
-  if (GemmTuningCandidates(key, info).empty()) {
+  GemmTuningKey key = {.x_type = options.activations == "fp8" ? DType::kF8E4M3Fn
+                                 : options.activations == "f16" ? DType::kF16
+                                                                : DType::kBF16,
+                       .w_type = fp8                        ? DType::kF8E4M3Fn
+                                 : options.weights == "f16" ? DType::kF16
+                                                            : DType::kBF16,
+                       .n = options.n,
+                       .k = options.k};
+  std::vector<int64_t> bands;
+  for (const int64_t rows : {8, 16, 32, 64}) {
+    key.rows = rows;
+    if (!GemmTuningCandidates(key, info).empty()) bands.push_back(rows);
+  }
+  if (bands.empty()) {
     return absl::UnavailableError(absl::StrCat(
         "no tuning for ", Name(device.backend),
         " with these types: plans to choose from have SkinnyGemm's kernels of "
@@ -196,7 +200,7 @@ absl::StatusOr<int> RunTune(const TuneOptions& options) {
 
   LAMINA_ASSIGN_OR_RETURN(const OwnedStream owned, OwnedStream::Create(device));
   LAMINA_ASSIGN_OR_RETURN(Sweep sweep, Sweep::Create(key, owned.stream()));
-  for (const int64_t rows : {8, 16, 32, 64}) {
+  for (const int64_t rows : bands) {
     for (const bool overlap : {false, true}) {
       LAMINA_ASSIGN_OR_RETURN(const GemmTuningEntry best,
                               sweep.Fastest(rows, overlap));

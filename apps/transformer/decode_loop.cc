@@ -86,7 +86,9 @@ absl::Status DecodeLoop::Prefill(int64_t sequence,
   for (size_t begin = 0; begin < tokens.size(); begin += step) {
     const absl::Span<const int32_t> part = tokens.subspan(begin, step);
     std::vector<int32_t> positions;
-    for (size_t i = 0; i < part.size(); ++i) positions.push_back(length++);
+    for (size_t i = 0; i < part.size(); ++i) {
+      positions.push_back(length + static_cast<int32_t>(i));
+    }
     const std::vector<int32_t> sequences(part.size(),
                                          static_cast<int32_t>(sequence));
     MatrixView row = logits();
@@ -99,6 +101,8 @@ absl::Status DecodeLoop::Prefill(int64_t sequence,
                          .logits = row,
                          .events = events},
                         stream_.WithOverlap(options_.overlap)));
+    // NOTE: not before: what fails has written nothing to go on from.
+    length += static_cast<int32_t>(part.size());
     if (observe) LAMINA_RETURN_IF_ERROR(observe());
   }
   return absl::OkStatus();
@@ -109,6 +113,9 @@ absl::Status DecodeLoop::Assume(int64_t sequence, int64_t length) {
       length > model_->max_positions()) {
     return absl::InvalidArgumentError(
         "DecodeLoop: Assume: no such sequence or length");
+  }
+  if (furthest_ > 0) {
+    return absl::FailedPreconditionError("DecodeLoop: Assume after Start");
   }
   lengths_[static_cast<size_t>(sequence)] = static_cast<int32_t>(length);
   return EnqueueFill(logits().Row<float>(sequence), 0,

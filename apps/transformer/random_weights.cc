@@ -36,6 +36,9 @@ void FillOnHost(void* data, DType type, int64_t count, float amplitude,
         case DType::kBF16:
           static_cast<BF16*>(data)[i] = FromFloat<BF16>(value);
           break;
+        case DType::kF16:
+          static_cast<F16*>(data)[i] = FromFloat<F16>(value);
+          break;
         case DType::kF32:
           static_cast<float*>(data)[i] = value;
           break;

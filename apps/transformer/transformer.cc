@@ -235,12 +235,30 @@ int64_t Transformer::DecodeBytes(int64_t tokens, int64_t context) const {
          4 * tokens * config_.vocab_size;
 }
 
-absl::Status Transformer::CheckForward(const ForwardArgs& args) const {
-  const int64_t tokens = static_cast<int64_t>(args.tokens.size());
+absl::Status Transformer::CheckSizes(int64_t tokens, const MatrixView& logits,
+                                     absl::Span<Event> events) const {
   if (tokens > max_tokens_) {
     return InvalidArgument(kOp, "tokens", tokens,
                            absl::StrCat("<= ", max_tokens_, " (max_tokens)"));
   }
+  const int64_t rows = logits.rows;
+  if (rows > std::min(tokens, max_logits_)) {
+    return InvalidArgument(kOp, "logits.rows", rows,
+                           absl::StrCat("<= ", std::min(tokens, max_logits_),
+                                        " (tokens, max_logits)"));
+  }
+  if (!events.empty() && static_cast<int64_t>(events.size()) != num_events()) {
+    return InvalidArgument(kOp, "events", static_cast<int64_t>(events.size()),
+                           absl::StrCat("none or ", num_events()));
+  }
+  if (rows == 0) return absl::OkStatus();
+  LAMINA_RETURN_IF_ERROR(CheckDType(kOp, "logits", logits.dtype, DType::kF32));
+  return CheckShape(kOp, "logits", logits, 1, rows, config_.vocab_size);
+}
+
+absl::Status Transformer::CheckForward(const ForwardArgs& args) const {
+  const int64_t tokens = static_cast<int64_t>(args.tokens.size());
+  LAMINA_RETURN_IF_ERROR(CheckSizes(tokens, args.logits, args.events));
   if (args.positions.size() != args.tokens.size()) {
     return InvalidArgument(kOp, "positions",
                            static_cast<int64_t>(args.positions.size()),
@@ -252,34 +270,19 @@ absl::Status Transformer::CheckForward(const ForwardArgs& args) const {
                            static_cast<int64_t>(args.sequence_ids.size()),
                            absl::StrCat("none or ", tokens, " (as tokens)"));
   }
-  for (const int32_t token : args.tokens) {
-    if (token < 0 || token >= config_.vocab_size) {
-      return InvalidArgument(kOp, "tokens", int64_t{token},
-                             absl::StrCat("in [0, ", config_.vocab_size, ")"));
+  const auto check = [](const char* name, absl::Span<const int32_t> values,
+                        int64_t end) -> absl::Status {
+    for (const int32_t value : values) {
+      if (value < 0 || value >= end) {
+        return InvalidArgument(kOp, name, int64_t{value},
+                               absl::StrCat("in [0, ", end, ")"));
+      }
     }
-  }
-  for (const int32_t position : args.positions) {
-    if (position < 0 || position >= max_positions_) {
-      return InvalidArgument(kOp, "positions", int64_t{position},
-                             absl::StrCat("in [0, ", max_positions_, ")"));
-    }
-  }
-  const int64_t rows = args.logits.rows;
-  if (rows > std::min(tokens, max_logits_)) {
-    return InvalidArgument(kOp, "logits.rows", rows,
-                           absl::StrCat("<= ", std::min(tokens, max_logits_),
-                                        " (tokens, max_logits)"));
-  }
-  if (!args.events.empty() &&
-      static_cast<int64_t>(args.events.size()) != num_events()) {
-    return InvalidArgument(kOp, "events",
-                           static_cast<int64_t>(args.events.size()),
-                           absl::StrCat("none or ", num_events()));
-  }
-  if (rows == 0) return absl::OkStatus();
-  LAMINA_RETURN_IF_ERROR(
-      CheckDType(kOp, "logits", args.logits.dtype, DType::kF32));
-  return CheckShape(kOp, "logits", args.logits, 1, rows, config_.vocab_size);
+    return absl::OkStatus();
+  };
+  LAMINA_RETURN_IF_ERROR(check("tokens", args.tokens, config_.vocab_size));
+  LAMINA_RETURN_IF_ERROR(check("positions", args.positions, max_positions_));
+  return check("sequence_ids", args.sequence_ids, sequences());
 }
 
 absl::Status Transformer::Forward(const ForwardArgs& args, Stream stream) {
@@ -321,6 +324,7 @@ MatrixView Transformer::State(int64_t offset, int64_t rows) const {
 
 absl::Status Transformer::ForwardOnDevice(const ForwardOnDeviceArgs& args,
                                           Stream stream) {
+  LAMINA_RETURN_IF_ERROR(CheckSizes(args.tokens, args.logits, args.events));
   const MatrixView residual = State(residual_offset_, args.tokens);
   const MatrixView delta = State(delta_offset_, args.tokens);
   LAMINA_RETURN_IF_ERROR(EmbedRows({.table = weights_.embedding,

@@ -80,8 +80,8 @@ struct ForwardArgs {
       observe_input = {};
 };
 
-// The same with the tokens on the device, where nobody checks them: what a
-// recorded step runs.
+// The same with the tokens on the device, where nobody checks their values:
+// what a recorded step runs.
 struct ForwardOnDeviceArgs {
   int64_t tokens = 0;
   const int64_t* ids = nullptr;           // [tokens]
@@ -152,6 +152,8 @@ class Transformer {
                          const Stream& stream);
   absl::Status CheckMemory(Device device) const;
   absl::Status AllocateState(const Stream& stream);
+  absl::Status CheckSizes(int64_t tokens, const MatrixView& logits,
+                          absl::Span<Event> events) const;
   absl::Status CheckForward(const ForwardArgs& args) const;
   absl::Status RunBlocks(const ForwardOnDeviceArgs& args, MatrixView residual,
                          MatrixView delta, const Stream& stream);

@@ -213,6 +213,11 @@ class CublasLt : public PrefillGemm {
 
   absl::Status Run(const PrefillProblem& problem,
                    const Stream& stream) override {
+    if (stream.device().index != device_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cuBLASLt: loaded for device ", device_,
+                       ", the stream is of device ", stream.device().index));
+    }
     const gpu::DeviceGuard guard(device_);
     std::unique_ptr<Plan>& plan = plans_[KeyOf(problem)];
     if (plan == nullptr) {

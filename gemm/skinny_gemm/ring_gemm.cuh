@@ -302,6 +302,7 @@ class RingGemm {
     auto* const exchanged =
         reinterpret_cast<float*>(shared_ + args_.layout.exchange);
     if (InCluster()) {
+      gpu::WaveSync();
       gpu::ClusterWait();  // all blocks have begun
       results.ShowCluster(sums, exchanged);
       gpu::ClusterArrive();

@@ -168,8 +168,8 @@ constexpr std::optional<RingGemmPlan> MakeRingGemmPlan(
                        .shares = choice.consumers / choice.tiles,
                        .pairs = choice.pairs,
                        .tensor_copies = choice.tensor_copies};
-  if (choice.cluster > 1 && (!TakesClusters(plan.variant) || problem.gated ||
-                             choice.blocks < choice.cluster)) {
+  if (choice.cluster < 1 || choice.blocks < choice.cluster ||
+      (choice.cluster > 1 && (!TakesClusters(plan.variant) || problem.gated))) {
     return std::nullopt;
   }
   const int64_t most_owners = choice.blocks / choice.cluster;

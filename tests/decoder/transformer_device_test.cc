@@ -362,6 +362,46 @@ TEST_F(TransformerDevice, TooLittleMemoryIsSaidBeforeItIsTaken) {
               HasSubstr("too little memory: the model needs "));
 }
 
+// Nothing outside the model's memory is touched, and nobody goes on from a
+// prompt that was refused.
+TEST_F(TransformerDevice, ForwardChecksWhatItCanSee) {
+  Transformer model =
+      MakeRandom(SmallOptions(), InputQuantization::kNone, stream());
+  const int32_t token = 7;
+  const int32_t position = 0;
+  const int32_t sequence = 3;  // of three
+  absl::Status status = model.Forward({.tokens = {&token, 1},
+                                       .sequence_ids = {&sequence, 1},
+                                       .positions = {&position, 1}},
+                                      stream());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("sequence_ids: given 3"));
+  status = model.ForwardOnDevice({.tokens = 9}, stream());
+  EXPECT_THAT(status.message(), HasSubstr("tokens: given 9"));
+  status =
+      model.ForwardOnDevice({.tokens = 1, .logits = {.rows = 2}}, stream());
+  EXPECT_THAT(status.message(), HasSubstr("logits.rows: given 2"));
+
+  const std::vector<std::vector<int32_t>> want =
+      Loop(model, {{1, 2, 3}}, 4, stream());
+  absl::StatusOr<DecodeLoop> loop =
+      DecodeLoop::Create(model, {.batch = 1}, stream());
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  EXPECT_FALSE(loop->Prefill(0, std::vector<int32_t>{1, 301}).ok());
+  ASSERT_TRUE(loop->Prefill(0, std::vector<int32_t>{1, 2, 3}).ok());
+  ASSERT_TRUE(loop->Start().ok());
+  EXPECT_FALSE(loop->Assume(0, 5).ok());
+  std::vector<int32_t> tokens(1);
+  for (int i = 0; i < 4; ++i) {
+    if (i < 3) {
+      ASSERT_TRUE(loop->Step().ok());
+    }
+    ASSERT_TRUE(loop->ReadTokens(i, absl::MakeSpan(tokens)).ok());
+    EXPECT_EQ(tokens[0], want[0][static_cast<size_t>(i)]);
+  }
+  EXPECT_TRUE(Synchronize(stream()).ok());
+}
+
 TEST_F(TransformerDevice, LoopsSayWhatIsWrong) {
   TransformerOptions options = SmallOptions();
   options.max_positions = 4;

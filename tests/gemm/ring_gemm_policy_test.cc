@@ -160,6 +160,10 @@ TEST(RingGemmPolicy, RefusesWhatTheKernelsDoNotTake) {
   EXPECT_FALSE(has_plan({.m = 1, .cols = 8, .k = int64_t{1} << 28}));
   EXPECT_FALSE(has_plan({.m = 64, .cols = 4096, .k = 4096},
                         {.units = 132, .shared_bytes = 48 << 10}));
+  // No blocks.
+  EXPECT_FALSE(
+      MakeRingGemmPlan({.m = 8, .cols = 130, .k = 512}, {.blocks = 0}, kH200)
+          .has_value());
   // Groups of tiles that have shares.
   EXPECT_FALSE(MakeRingGemmPlan({.m = 8, .cols = 130, .k = 512},
                                 {.blocks = 1, .consumers = 4, .tiles = 2},

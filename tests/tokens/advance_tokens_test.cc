@@ -72,6 +72,10 @@ TEST(AdvanceTokensErrors, NameTheArgument) {
   expect("history.rows", [](auto& a) { a.history.rows = 0; });
   expect("last_position", [](auto& a) { a.last_position = -1; });
   expect("step", [](auto& a) { a.step = nullptr; });
+  expect("ids", [](auto& a) {
+    a.history =
+        Matrix(static_cast<int64_t*>(const_cast<void*>(a.ids.data)), 1, 2);
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "lamina/tokens/advance_tokens.h"
 
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -35,6 +36,23 @@ absl::Status Validate(const AdvanceTokensArgs& args) {
   }
   if (args.step == nullptr) {
     return InvalidArgument(kOp, "step", std::string("null"), "a pointer");
+  }
+  struct Bytes {
+    const char* name;
+    const void* data;
+    int64_t bytes;
+  };
+  const Bytes all[] = {
+      {"ids", args.ids.data, 8 * sequences},
+      {"positions", args.positions.data, 4 * sequences},
+      {"history", args.history.data,
+       8 * ((args.history.rows - 1) * args.history.row_stride + sequences)},
+      {"step", args.step, 8}};
+  for (const Bytes& a : all) {
+    for (const Bytes* b = &a + 1; b < std::end(all); ++b) {
+      LAMINA_RETURN_IF_ERROR(CheckNoByteOverlap(kOp, a.name, a.data, a.bytes,
+                                                b->name, b->data, b->bytes));
+    }
   }
   return absl::OkStatus();
 }
