@@ -11,24 +11,15 @@
 namespace lamina::gemm_internal {
 
 inline std::optional<RingGemmProblem> RingProblemOf(const GemmTuningKey& key) {
-  RingGemmProblem problem = {.m = key.rows,
-                             .cols = key.gated ? key.n / 2 : key.n,
-                             .k = key.k,
-                             .gated = key.gated,
-                             .block_scales = key.block_scales,
-                             .overlap = key.overlap};
-  if (key.w_type == DType::kF8E4M3Fn && key.x_type == key.w_type) {
-    problem.types = RingTypes::kF8;
-  } else if (key.w_type == DType::kF8E4M3Fn && key.x_type == DType::kBF16) {
-    problem.types = RingTypes::kF8BF16;
-  } else if (key.w_type == DType::kBF16 && key.x_type == key.w_type) {
-    problem.types = RingTypes::kBF16;
-  } else if (key.w_type == DType::kF16 && key.x_type == key.w_type) {
-    problem.types = RingTypes::kF16;
-  } else {
-    return std::nullopt;
-  }
-  return problem;
+  const std::optional<RingTypes> types = RingTypesOf(key.w_type, key.x_type);
+  if (!types.has_value()) return std::nullopt;
+  return RingGemmProblem{.m = key.rows,
+                         .cols = key.gated ? key.n / 2 : key.n,
+                         .k = key.k,
+                         .types = *types,
+                         .gated = key.gated,
+                         .block_scales = key.block_scales,
+                         .overlap = key.overlap};
 }
 
 inline RingArch RingArchOf(const DeviceInfo& device) {

@@ -9,20 +9,6 @@
 namespace lamina::gemm_internal {
 namespace {
 
-std::optional<RingTypes> TypesOf(DType w, DType x) {
-  if (w == DType::kF8E4M3Fn && x == w) return RingTypes::kF8;
-  if (w == DType::kBF16 && x == w) return RingTypes::kBF16;
-  if (w == DType::kF16 && x == w) return RingTypes::kF16;
-  if (w == DType::kF8E4M3Fn && x == DType::kBF16) return RingTypes::kF8BF16;
-  return std::nullopt;
-}
-
-// What both kinds of copies need. The pitch of one row is never used.
-bool IsAligned(const void* p, int64_t pitch, int rows) {
-  return reinterpret_cast<uintptr_t>(p) % 16 == 0 &&
-         (rows == 1 || pitch % 16 == 0);
-}
-
 // NOTE: code for sm_90a runs on devices of compute capability 9.0 alone.
 bool HasKernels(const DeviceInfo& device) {
   return device.device.backend == Backend::kCuda &&
@@ -33,10 +19,10 @@ std::optional<RingGemmPlan> PlanOf(
     const GemmArgs& args, const Stream& stream,
     const std::optional<RingGemmChoice>& choice) {
   const DeviceInfo& device = GetDeviceInfo(stream.device());
-  const std::optional<RingTypes> types = TypesOf(args.w_type, args.x_type);
+  const std::optional<RingTypes> types = RingTypesOf(args.w_type, args.x_type);
   if (!HasKernels(device) || !types.has_value() ||
-      !IsAligned(args.x, args.x_pitch, args.m) ||
-      !IsAligned(args.w, args.w_pitch, args.n)) {
+      !RowsStartAt16Bytes(args.x, args.x_pitch, args.m) ||
+      !RowsStartAt16Bytes(args.w, args.w_pitch, args.n)) {
     return std::nullopt;
   }
   const RingGemmProblem problem = {.m = args.m,

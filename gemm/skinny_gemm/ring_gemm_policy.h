@@ -11,6 +11,15 @@
 
 namespace lamina::gemm_internal {
 
+// Nothing for pairs of types that there are no kernels for.
+constexpr std::optional<RingTypes> RingTypesOf(DType w, DType x) {
+  if (w == DType::kF8E4M3Fn && x == w) return RingTypes::kF8;
+  if (w == DType::kF8E4M3Fn && x == DType::kBF16) return RingTypes::kF8BF16;
+  if (w == DType::kBF16 && x == w) return RingTypes::kBF16;
+  if (w == DType::kF16 && x == w) return RingTypes::kF16;
+  return std::nullopt;
+}
+
 struct RingGemmProblem {
   int64_t m = 0;
   int64_t cols = 0;  // of y
