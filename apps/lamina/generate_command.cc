@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/lamina/options.h"
-#include "apps/lamina/sampler.h"
 #include "apps/lamina/support.h"
 #include "apps/lamina/trace.h"
 #include "lamina/core/status.h"
@@ -71,12 +70,7 @@ class Generation {
         stream_(stream),
         text_stream_(tokenizer),
         ids_(static_cast<size_t>(options.batch)),
-        done_(static_cast<size_t>(options.batch), false) {
-    for (int64_t s = 0; s < options.batch; ++s) {
-      samplers_.emplace_back(options.temperature, options.top_p,
-                             options.seed + static_cast<uint64_t>(s));
-    }
-  }
+        done_(static_cast<size_t>(options.batch), false) {}
 
   absl::Status Run(const std::vector<int32_t>& prompt) {
     prompt_ = prompt;
@@ -89,7 +83,15 @@ class Generation {
     LAMINA_ASSIGN_OR_RETURN(
         DecodeLoop loop,
         DecodeLoop::Create(
-            model_, {.batch = options_.batch, .greedy = greedy()}, stream_));
+            model_,
+            {.batch = options_.batch,
+             .sampling = {.temperature =
+                              static_cast<float>(options_.temperature),
+                          .top_k = options_.top_k,
+                          .top_p = static_cast<float>(options_.top_p),
+                          .min_p = static_cast<float>(options_.min_p),
+                          .seed = options_.seed}},
+            stream_));
     LAMINA_RETURN_IF_ERROR(Prefill(loop));
     std::signal(SIGINT, OnInterrupt);
     const absl::Status decoded = Decode(loop);
@@ -141,8 +143,6 @@ class Generation {
   }
 
  private:
-  bool greedy() const { return options_.temperature <= 0; }
-
   // Adds the spans of the step that was enqueued last.
   absl::Status TraceStep(const char* what) {
     if (!trace_) return absl::OkStatus();
@@ -170,24 +170,9 @@ class Generation {
     LAMINA_RETURN_IF_ERROR(Synchronize(stream_));
     prefill_seconds_ = SecondsSince(start);
     LAMINA_RETURN_IF_ERROR(loop.Start());
-    LAMINA_RETURN_IF_ERROR(ChooseOnHost(loop));
     LAMINA_RETURN_IF_ERROR(Take(loop, 0));
     first_token_seconds_ = SecondsSince(start);
     return absl::OkStatus();
-  }
-
-  // Samples, where the device does not choose.
-  absl::Status ChooseOnHost(DecodeLoop& loop) {
-    if (greedy()) return absl::OkStatus();
-    const size_t vocab = static_cast<size_t>(model_.config().vocab_size);
-    host_logits_.resize(ids_.size() * vocab);
-    LAMINA_RETURN_IF_ERROR(loop.ReadLogits(absl::MakeSpan(host_logits_)));
-    std::vector<int32_t> chosen;
-    for (size_t s = 0; s < ids_.size(); ++s) {
-      chosen.push_back(
-          samplers_[s].Sample({host_logits_.data() + s * vocab, vocab}));
-    }
-    return loop.Choose(chosen);
   }
 
   // Notes the choice `index` of every sequence.
@@ -218,8 +203,7 @@ class Generation {
 
   absl::Status EnqueueStep(DecodeLoop& loop) {
     LAMINA_RETURN_IF_ERROR(loop.Step(absl::MakeSpan(events_)));
-    LAMINA_RETURN_IF_ERROR(TraceStep("decode"));
-    return ChooseOnHost(loop);
+    return TraceStep("decode");
   }
 
   absl::Status Decode(DecodeLoop& loop) {
@@ -227,7 +211,7 @@ class Generation {
     // A GPU already has its next step when its last tokens are looked at. The
     // last step is then for nothing.
     const bool on_gpu = stream_.device().backend != Backend::kCpu;
-    const int64_t ahead = on_gpu && greedy() && !trace_ ? 1 : 0;
+    const int64_t ahead = on_gpu && !trace_ ? 1 : 0;
     const int64_t prompt = static_cast<int64_t>(prompt_.size());
     for (int64_t made = 1; made < options_.max_tokens && !AllDone(); ++made) {
       if (interrupted) {
@@ -276,11 +260,9 @@ class Generation {
   Transformer& model_;
   const Stream stream_;
   Utf8Stream text_stream_;
-  std::vector<Sampler> samplers_;
   std::vector<int32_t> prompt_;
   std::vector<std::vector<int32_t>> ids_;  // generated, by sequence
   std::vector<bool> done_;
-  std::vector<float> host_logits_;
   std::string text_;
   std::string finish_reason_ = "length";
   std::optional<Trace> trace_;

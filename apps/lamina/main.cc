@@ -262,11 +262,25 @@ class CommandLine {
         ->check(CLI::Range(0.0, 100.0))
         ->check(RefuseNan)
         ->capture_default_str();
-    c->add_option("--top-p", generate_.top_p, "Nucleus sampling")
-        ->check(CLI::Range(0.0, 1.0))
-        ->check(RefuseNan)
+    c->add_option("--top-k", generate_.top_k,
+                  "Sample among this many likeliest tokens; 0: all")
+        ->check(CLI::Range(0, 1 << 22))
         ->capture_default_str();
-    c->add_option("--seed", generate_.seed, "Seed of the sampler")
+    for (const auto& [name, value, what] :
+         {std::tuple("--top-p", &generate_.top_p,
+                     "Sample among the likeliest tokens that make up this "
+                     "probability"),
+          std::tuple("--min-p", &generate_.min_p,
+                     "Sample among tokens at least this likely, relative to "
+                     "the likeliest")}) {
+      c->add_option(name, *value, what)
+          ->check(CLI::Range(0.0, 1.0))
+          ->check(RefuseNan)
+          ->capture_default_str();
+    }
+    c->add_option("--seed", generate_.seed,
+                  "Seed of the sampler: the same tokens on every backend, for "
+                  "the same logits")
         ->check(RefuseNegative)
         ->capture_default_str();
     c->add_flag("--ignore-eos", generate_.ignore_eos,

@@ -62,7 +62,9 @@ struct GenerateOptions : CommonOptions {
   bool cublaslt = false;
   int64_t batch = 1;
   double temperature = 0;
+  int64_t top_k = 0;  // 0: all tokens
   double top_p = 1;
+  double min_p = 0;
   uint64_t seed = 0;
   bool ignore_eos = false;
   std::string trace;

@@ -141,7 +141,7 @@ absl::Status DecodeLoop::Start() {
       Copy(At<int64_t>(step_offset_), &step, sizeof(step), stream_));
   LAMINA_RETURN_IF_ERROR(Copy(At<int32_t>(positions_offset_), positions.data(),
                               4 * options_.batch, stream_));
-  if (!options_.greedy) return absl::OkStatus();
+  if (!options_.choose) return absl::OkStatus();
   LAMINA_RETURN_IF_ERROR(EnqueueChoice(stream_));
   return NoteChoice();
 }
@@ -169,15 +169,26 @@ absl::Status DecodeLoop::EnqueueAdvance(const Stream& stream) {
 }
 
 absl::Status DecodeLoop::EnqueueChoice(const Stream& stream) {
-  LAMINA_RETURN_IF_ERROR(ReduceRows(
-      {.x = logits(), .reduction = RowReduction::kArgMax, .y = ids()}, stream));
+  if (options_.sampling.temperature == 0) {
+    LAMINA_RETURN_IF_ERROR(ReduceRows(
+        {.x = logits(), .reduction = RowReduction::kArgMax, .y = ids()},
+        stream));
+  } else {
+    LAMINA_RETURN_IF_ERROR(SampleTokens(
+        {.logits = logits(),
+         .positions =
+             Vector(At<const int32_t>(positions_offset_), options_.batch),
+         .sampling = options_.sampling,
+         .tokens = ids()},
+        stream));
+  }
   return EnqueueAdvance(stream);
 }
 
 absl::Status DecodeLoop::EnqueueStep(const Stream& stream,
                                      absl::Span<Event> events) {
   LAMINA_RETURN_IF_ERROR(EnqueueForward(stream, events));
-  return options_.greedy ? EnqueueChoice(stream) : absl::OkStatus();
+  return options_.choose ? EnqueueChoice(stream) : absl::OkStatus();
 }
 
 absl::Status DecodeLoop::NoteChoice() {
@@ -217,7 +228,7 @@ absl::Status DecodeLoop::Step(absl::Span<Event> events) {
   }
   ++furthest_;
   ready_ = false;
-  return options_.greedy ? NoteChoice() : absl::OkStatus();
+  return options_.choose ? NoteChoice() : absl::OkStatus();
 }
 
 absl::Status DecodeLoop::ReadTokens(int64_t index, absl::Span<int32_t> tokens) {
@@ -252,8 +263,8 @@ absl::Status DecodeLoop::ReadLogits(absl::Span<float> logits) {
 }
 
 absl::Status DecodeLoop::Choose(absl::Span<const int32_t> tokens) {
-  if (options_.greedy) {
-    return absl::FailedPreconditionError("DecodeLoop: a greedy loop chooses");
+  if (options_.choose) {
+    return absl::FailedPreconditionError("DecodeLoop: the device chooses");
   }
   if (static_cast<int64_t>(tokens.size()) != options_.batch) {
     return InvalidArgument(kOp, "tokens", static_cast<int64_t>(tokens.size()),

@@ -14,9 +14,11 @@
 //   }
 //
 // Choice 0 is Start's, from the logits of the prompt; choice i + 1 is made by
-// the i-th Step. A greedy loop chooses on the device: the largest logit, the
-// first of equals; the first NaN, if there is one (ReduceRows, kArgMax). Other
-// loops leave it to the caller: ReadLogits, then Choose, before every Step.
+// the i-th Step. The device chooses as DecodeLoopOptions::sampling says
+// (SampleTokens; at temperature 0 ReduceRows' kArgMax, which is the same): the
+// sequence's number is its place in the batch, the position that of the token
+// before the one that is chosen. Or it leaves that to the caller: ReadLogits,
+// then Choose, before every Step.
 //
 // The tokens of a sequence depend neither on the others nor on their number,
 // but on matrix units: there a batch of another band (SkinnyGemm: up to 8, 16,
@@ -43,13 +45,15 @@
 #include "lamina/core/graph.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
+#include "lamina/tokens/sample_tokens.h"
 #include "lamina/transformer/transformer.h"
 
 namespace lamina {
 
 struct DecodeLoopOptions {
   int64_t batch = 1;   // sequences 0 … batch - 1 of the model's caches
-  bool greedy = true;  // the device chooses
+  bool choose = true;  // the device does; else the caller
+  Sampling sampling = {};
   // On a GPU: record steps. Not on the vendor's default stream.
   bool record = true;
   bool overlap = true;  // on a GPU: kernels start early (Stream::WithOverlap)
@@ -82,7 +86,7 @@ class DecodeLoop {
   // values are what is in the cache, and logits of 0.
   absl::Status Assume(int64_t sequence, int64_t length);
 
-  // Every sequence has its prompt. Greedy: enqueues choice 0.
+  // Every sequence has its prompt. Enqueues choice 0, where the device chooses.
   absl::Status Start();
   // Enqueues one step. OutOfRange when a sequence is full.
   absl::Status Step(absl::Span<Event> events = {});
@@ -99,7 +103,7 @@ class DecodeLoop {
   // device; and a copy on the host, when they are there.
   MatrixView logits() const;
   absl::Status ReadLogits(absl::Span<float> logits);
-  // The caller's choice, of a loop that is not greedy.
+  // The caller's choice, where the device does not choose.
   absl::Status Choose(absl::Span<const int32_t> tokens);
 
   // Whether the last step was a launch of a recording.

@@ -134,7 +134,7 @@ std::vector<std::vector<int32_t>> Loop(
   std::vector<float> logits(prompts.size() *
                             static_cast<size_t>(model.config().vocab_size));
   for (int i = 0; i < count; ++i) {
-    if (!options.greedy) {
+    if (!options.choose) {
       EXPECT_TRUE(loop->ReadLogits(absl::MakeSpan(logits)).ok());
       for (size_t s = 0; s < prompts.size(); ++s) {
         const auto row = logits.begin() +
@@ -204,7 +204,7 @@ TEST_P(TransformerLoops, GiveTheTokensOfStepsFromTheStart) {
         << "sequence " << s;
   }
   if (slow) return;
-  EXPECT_EQ(Loop(model, prompts, count, stream, {.greedy = false}), together);
+  EXPECT_EQ(Loop(model, prompts, count, stream, {.choose = false}), together);
   EXPECT_EQ(
       Loop(model, prompts, count, stream, {.record = false, .overlap = false}),
       together);
@@ -223,6 +223,58 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"bf16_fused", DType::kBF16, DType::kBF16, DType::kBF16,
                 InputQuantization::kNone, kFused}),
     [](const auto& test) { return test.param.name; });
+
+// What the device samples is what SampleTokens gives for the logits that the
+// caller reads; the tokens of a sequence depend on its place in the batch, the
+// seed and its own past.
+TEST_F(TransformerDevice, SampledTokensAreThoseOfTheLogits) {
+  Transformer model =
+      MakeRandom(SmallOptions(), InputQuantization::kNone, stream());
+  const int64_t vocab = model.config().vocab_size;
+  constexpr int kCount = 5;
+  for (const Sampling& sampling :
+       {Sampling{.temperature = 1, .seed = 3},
+        Sampling{.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .seed = 4}}) {
+    const auto sampled =
+        Loop(model, kPrompts, kCount, stream(), {.sampling = sampling});
+    EXPECT_EQ(Loop(model, kPrompts, kCount, stream(),
+                   {.sampling = sampling, .record = false, .overlap = false}),
+              sampled);
+    EXPECT_EQ(
+        Loop(model, {kPrompts[0]}, kCount, stream(), {.sampling = sampling})[0],
+        sampled[0]);
+    for (size_t s = 0; s < kPrompts.size(); ++s) {
+      std::vector<int32_t> ids = kPrompts[s];
+      for (int i = 0; i < kCount; ++i) {
+        const std::vector<float> logits = Logits(model, ids, 0, stream());
+        const auto position = static_cast<int32_t>(ids.size()) - 1;
+        const auto sequence = static_cast<int32_t>(s);
+        int64_t token = -1;
+        ASSERT_TRUE(SampleTokens({.logits = Matrix(logits.data(), 1, vocab),
+                                  .positions = Vector(&position, 1),
+                                  .sequence_ids = Vector(&sequence, 1),
+                                  .sampling = sampling,
+                                  .tokens = Vector(&token, 1)},
+                                 Stream::Cpu(1))
+                        .ok());
+        ids.push_back(static_cast<int32_t>(token));
+        EXPECT_EQ(sampled[s][static_cast<size_t>(i)], token)
+            << "sequence " << s << ", choice " << i;
+      }
+    }
+    Sampling other = sampling;
+    ++other.seed;
+    EXPECT_NE(Loop(model, kPrompts, kCount, stream(), {.sampling = other}),
+              sampled);
+  }
+  absl::StatusOr<DecodeLoop> loop =
+      DecodeLoop::Create(model, {.sampling = {.temperature = -1}}, stream());
+  ASSERT_TRUE(loop.ok());
+  ASSERT_TRUE(loop->Prefill(0, kPrompts[0]).ok());
+  EXPECT_THAT(std::string(loop->Start().message()),
+              HasSubstr("SampleTokens: temperature: given -1"));
+  EXPECT_TRUE(Synchronize(stream()).ok());
+}
 
 TEST_F(TransformerDevice, FusedStagesGiveTheSameTokensInF32) {
   TransformerOptions options = SmallOptions();

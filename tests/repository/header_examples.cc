@@ -38,6 +38,7 @@
 #include "lamina/reduce/reduce_rows.h"
 #include "lamina/tokens/advance_tokens.h"
 #include "lamina/tokens/embed_rows.h"
+#include "lamina/tokens/sample_tokens.h"
 #include "lamina/transformer/decode_loop.h"
 #include "lamina/transformer/transformer.h"
 
@@ -330,6 +331,18 @@ absl::Status Advance(const int64_t* ids, int64_t sequences, int64_t capacity,
                      .history = Matrix(history, slots, sequences),
                      .step = step},
                     stream);
+  return status;
+}
+
+absl::Status Sample(const float* logits, int64_t sequences, int64_t vocabulary,
+                    const int32_t* positions, int64_t* tokens, Stream stream) {
+  // tokens/sample_tokens.h
+  absl::Status status = SampleTokens(
+      {.logits = Matrix(logits, sequences, vocabulary),
+       .positions = Vector(positions, sequences),
+       .sampling = {.temperature = 0.8f, .top_p = 0.95f, .seed = 7},
+       .tokens = Vector(tokens, sequences)},
+      stream);
   return status;
 }
 

@@ -20,6 +20,7 @@
 #include "lamina/quant/scale.h"
 #include "lamina/reduce/reduce_rows/reduce_rows_policy.h"
 #include "lamina/tokens/embed_rows/embed_rows_policy.h"
+#include "lamina/tokens/sample_tokens/sample_tokens_policy.h"
 
 namespace lamina {
 namespace {
@@ -101,6 +102,7 @@ void WriteDocument() {
   Section("DecodeAttention", {"queries and output"}, DecodeAttentionTable{},
           "From a cache of every type below \"KV cache\".");
   Section("EmbedRows", {"table", "y"}, EmbedRowsTable{});
+  Section("SampleTokens", {"logits"}, SampleTokensTable{});
 }
 
 }  // namespace
