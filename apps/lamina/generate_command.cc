@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<int32_t>> PromptIds(const GenerateOptions& options,
   LAMINA_ASSIGN_OR_RETURN(const ChatTemplate chat,
                           ChatTemplate::For(tokenizer));
   std::vector<ChatMessage> messages;
-  if (!options.system.empty()) messages.push_back({"system", options.system});
+  if (options.has_system) messages.push_back({"system", options.system});
   messages.push_back({"user", prompt});
   return chat.Encode(tokenizer, messages);
 }

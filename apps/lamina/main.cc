@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -34,16 +35,24 @@ std::string RefuseNan(const std::string& text) {
   return is_nan ? "want a number, given " + text : "";
 }
 
-// Unsigned options would take -1 for the largest number.
-std::string RefuseNegative(const std::string& text) {
-  const bool is_negative = text.find('-') != std::string::npos;
-  return is_negative ? "want 0 or more, given " + text : "";
+// Unsigned options would take -1, and what is too large, for the largest
+// number.
+std::string RefuseBeyondUnsigned(const std::string& text) {
+  if (text.find('-') != std::string::npos) {
+    return "want 0 or more, given " + text;
+  }
+  errno = 0;
+  std::strtoull(text.c_str(), nullptr, 0);
+  return errno == ERANGE ? "want less than 2^64, given " + text : "";
 }
 
 // What a script gives whose variable is not set.
 std::string RefuseEmpty(const std::string& text) {
   return text.empty() ? "want a name, given an empty text" : "";
 }
+
+// Rows or columns of lamina tune's weights.
+constexpr int64_t kMostTunedSize = int64_t{1} << 30;
 
 class CommandLine {
  public:
@@ -237,8 +246,11 @@ class CommandLine {
                   "Read the prompt from this file")
         ->check(RefuseEmpty)
         ->excludes(prompt);
-    auto* system = c->add_option("--system", generate_.system,
-                                 "System message; default: the model's own");
+    auto* system =
+        c->add_option("--system", generate_.system,
+                      "System message, which may be empty; default: the "
+                      "model's own")
+            ->each([this](const std::string&) { generate_.has_system = true; });
     c->add_flag("--raw", generate_.raw,
                 "Continue the text as it is, without the chat template")
         ->excludes(system);
@@ -281,7 +293,7 @@ class CommandLine {
     c->add_option("--seed", generate_.seed,
                   "Seed of the sampler: the same tokens on every backend, for "
                   "the same logits")
-        ->check(RefuseNegative)
+        ->check(RefuseBeyondUnsigned)
         ->capture_default_str();
     c->add_flag("--ignore-eos", generate_.ignore_eos,
                 "Do not stop at end-of-text tokens");
@@ -320,7 +332,7 @@ class CommandLine {
         ->check(RefuseEmpty)
         ->needs(text);
     c->add_option("--seed", verify_.seed, "Seed of the data")
-        ->check(RefuseNegative)
+        ->check(RefuseBeyondUnsigned)
         ->capture_default_str();
   }
 
@@ -361,10 +373,10 @@ class CommandLine {
         Add("tune", "Measure SkinnyGemm's plans for a shape and keep what wins",
             tune_, RunTune);
     c->add_option("--n", tune_.n, "Rows of the weights")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(int64_t{1}, kMostTunedSize))
         ->capture_default_str();
     c->add_option("--k", tune_.k, "Columns of the weights")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(int64_t{1}, kMostTunedSize))
         ->capture_default_str();
     for (const auto& [name, type, what] :
          {std::tuple("--weights", &tune_.weights, "Type of the weights"),

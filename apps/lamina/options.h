@@ -52,6 +52,7 @@ struct GenerateOptions : CommonOptions {
   std::string prompt;
   std::string prompt_file;
   std::string system;
+  bool has_system = false;  // an empty one is one, too
   bool raw = false;
   int64_t max_tokens = 256;
   std::string weights;  // empty: as the file has them

@@ -101,6 +101,11 @@ BlockFusion FusionOf(const std::string& name) {
           .activation = name == "activation" || name == "all"};
 }
 
+bool IsRegularFile(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   constexpr size_t kMaxBytes = size_t{64} << 20;
   std::ifstream file(path, std::ios::binary);

@@ -46,6 +46,9 @@ GemmTuning TuningOf(const std::string& path, Device device);
 // "none", "residual", "activation", "all".
 BlockFusion FusionOf(const std::string& name);
 
+// Whether there is a file of this name, not a device or a pipe.
+bool IsRegularFile(const std::string& path);
+
 // The whole file or pipe; NotFound or InvalidArgument name it. At most 64 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 

@@ -54,6 +54,16 @@ class Sweep {
     Sweep sweep(key, stream);
     const int64_t w_bytes = BytesFor(key.w_type, key.n * key.k);
     sweep.sets_ = std::max<int64_t>(2, kWeightBytes / w_bytes + 1);
+    const int64_t free = FreeMemoryBytes(stream.device());
+    const int64_t bytes = sweep.sets_ * w_bytes +
+                          BytesFor(key.x_type, kMostRows * key.k) +
+                          BytesFor(DType::kBF16, kMostRows * key.n);
+    if (bytes > free) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("too little memory: weights of this shape, ",
+                       sweep.sets_, " times, with x and y need ", bytes,
+                       " bytes, the device has ", free, " free"));
+    }
     LAMINA_ASSIGN_OR_RETURN(
         sweep.w_, Buffer::Allocate(stream.device(), sweep.sets_ * w_bytes));
     LAMINA_ASSIGN_OR_RETURN(
@@ -168,6 +178,30 @@ class Sweep {
   Buffer w_, x_, y_;
 };
 
+// What the file has, to be added to. Not there, or empty: nothing. A file that
+// is something else, or for something else, is not written over.
+absl::StatusOr<GemmTuning> KnownPlans(const std::string& path,
+                                      const DeviceInfo& device) {
+  LAMINA_RETURN_IF_ERROR(CheckCanWrite(path));
+  if (!IsRegularFile(path)) return GemmTuning();
+  LAMINA_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  if (text.empty()) return GemmTuning();
+  absl::StatusOr<GemmTuning> known = ParseGemmTuning(text, device);
+  if (known.ok()) return known;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--output ", path,
+      ": not written over: ", std::string(known.status().message())));
+}
+
+// Rows of a dense matrix begin at multiples of 16 bytes, or there is no ring.
+absl::Status CheckRows(const char* what, DType type, int64_t k) {
+  const int64_t bytes = BytesFor(type, k);
+  if (bytes % 16 == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--k ", k, ": nothing to tune: rows of ", what, " have ", bytes,
+      " bytes, want a multiple of 16, or SkinnyGemm has no choice of plans"));
+}
+
 }  // namespace
 
 absl::StatusOr<int> RunTune(const TuneOptions& options) {
@@ -182,6 +216,9 @@ absl::StatusOr<int> RunTune(const TuneOptions& options) {
                                                             : DType::kBF16,
                        .n = options.n,
                        .k = options.k};
+  LAMINA_RETURN_IF_ERROR(CheckRows("weights", key.w_type, key.k));
+  LAMINA_RETURN_IF_ERROR(CheckRows("activations", key.x_type, key.k));
+  LAMINA_ASSIGN_OR_RETURN(GemmTuning tuning, KnownPlans(options.output, info));
   std::vector<int64_t> bands;
   for (const int64_t rows : {8, 16, 32, 64}) {
     key.rows = rows;
@@ -193,11 +230,6 @@ absl::StatusOr<int> RunTune(const TuneOptions& options) {
         " with these types: plans to choose from have SkinnyGemm's kernels of "
         "compute capability 9.0 alone (--backend cuda)"));
   }
-  LAMINA_RETURN_IF_ERROR(CheckCanWrite(options.output));
-  std::string warning;
-  GemmTuning tuning = LoadGemmTuning(options.output, info, &warning);
-  if (!warning.empty()) std::fprintf(stderr, "lamina: %s\n", warning.c_str());
-
   LAMINA_ASSIGN_OR_RETURN(const OwnedStream owned, OwnedStream::Create(device));
   LAMINA_ASSIGN_OR_RETURN(Sweep sweep, Sweep::Create(key, owned.stream()));
   for (const int64_t rows : bands) {

@@ -21,7 +21,10 @@ import subprocess
 import tempfile
 import time
 
-import llama_cpp
+try:
+    import llama_cpp
+except ImportError:
+    llama_cpp = None  # --help needs none
 
 PREFILL_TOKENS = 512
 PROMPT = "Once upon a time"
@@ -98,6 +101,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json")
     options = parser.parse_args()
+    if llama_cpp is None:
+        raise SystemExit("beside_llama_cpp: needs llama.cpp: python3 -m pip "
+                         "install llama-cpp-python==0.3.36")
 
     files = {
         "bf16": quantised(options.model, "bf16",

@@ -21,6 +21,8 @@ import sys
 try:
     import torch
 except ImportError:
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        sys.exit(print(__doc__))
     sys.exit("torch_peers: needs PyTorch: python3 -m pip install torch")
 
 FP8 = torch.float8_e4m3fn

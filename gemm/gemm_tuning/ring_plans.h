@@ -10,7 +10,13 @@
 
 namespace lamina::gemm_internal {
 
+// Nothing for types without ring kernels and for sizes that no matrix has,
+// whose bytes would not fit either.
 inline std::optional<RingGemmProblem> RingProblemOf(const GemmTuningKey& key) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  if (key.n < 1 || key.n > kMost || key.k < 1 || key.k > kMost) {
+    return std::nullopt;
+  }
   const std::optional<RingTypes> types = RingTypesOf(key.w_type, key.x_type);
   if (!types.has_value()) return std::nullopt;
   return RingGemmProblem{.m = key.rows,

@@ -65,7 +65,15 @@ class CommandLine(unittest.TestCase):
         generate = ["generate", "--model", "x", "--prompt", "x"]
         self.expect_error(2, "--temperature", *generate, "--temperature", "nan")
         self.expect_error(2, "--top-p", *generate, "--top-p", "nan")
-        self.expect_error(2, "--seed", *generate, "--seed", "-1")
+        self.expect_error(2, "--top-k", *generate, "--top-k", "-1")
+        self.expect_error(2, "--min-p", *generate, "--min-p", "nan")
+        for seed in ["-1", str(2**64), "0x1" + 16 * "0", 30 * "9"]:
+            self.expect_error(2, "--seed", *generate, "--seed", seed)
+            self.expect_error(2, "--seed", "verify", "--op", "rope", "--seed",
+                              seed)
+        for size in ["0", "-1", str(2**62), str(2**63), str(2**64)]:
+            self.expect_error(2, "--n", "tune", "--n", size)
+            self.expect_error(2, "--k", "tune", "--k", size)
         self.expect_error(2, "--trace", *generate, "--trace", "")
         self.expect_error(2, "--nonsense", "--nonsense")
 
@@ -76,6 +84,50 @@ class CommandLine(unittest.TestCase):
                           "per_row")
         self.expect_error(2, "--op", "verify", "--op", "rope", "--model", "x",
                           "--text-file", "x")
+
+    def test_tune_refuses_what_it_cannot_tune(self):
+        self.expect_error(2, "--op", "tune", "--op", "nope")
+        self.expect_error(2, "100 bytes", "tune", "--k", "100")
+        self.expect_error(2, "activations", "tune", "--k", "4104",
+                          "--weights", "bf16")
+        # This machine may have nothing to tune; the rows are fine.
+        self.assertIn(run("tune", "--k", "16").returncode, [0, 3])
+
+    def test_tune_writes_over_no_other_file(self):
+        for content in [b"precious", b'{"lamina_gemm_tuning": 1, "x": 2}\n',
+                        b"\0" * 100]:
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(content)
+                file.flush()
+                self.expect_error(2, "not written over", "tune", "--output",
+                                  file.name)
+                with open(file.name, "rb") as again:
+                    self.assertEqual(again.read(), content)
+
+    def test_many_threads(self):
+        result = run("block", "--shape", "smollm2-135m", "--iterations", "1",
+                     "--context", "4", "--layers", "1", "--threads", "1024",
+                     "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["threads"], 1024)
+        self.expect_error(2, "--threads", "devices", "--threads", "1025")
+
+    def test_models_beyond_memory_are_refused_before_they_are_loaded(self):
+        for more in [["--layers", "1000"], ["--batch", "1024", "--context",
+                     "1000000"], ["--layers", "1000", "--lm-head"]]:
+            self.expect_error(3, "too little memory: the model needs", "block",
+                              "--shape", "llama3-70b", *more)
+
+    def test_peers_have_help(self):
+        bench = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             "../../bench")
+        for script in ["compare.py", "plot.py", "peers/beside_llama_cpp.py",
+                       "peers/torch_peers.py"]:
+            result = subprocess.run(
+                [sys.executable, os.path.join(bench, script), "--help"],
+                capture_output=True, timeout=60)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(script.split("/")[-1].encode(), result.stdout)
 
     def test_version(self):
         result = run("--version")
@@ -271,6 +323,26 @@ class RealModel(unittest.TestCase):
         self.assertEqual(self.generate(*arguments, "--seed", "7")["ids"], first)
         self.assertNotEqual(self.generate(*arguments, "--seed", "8")["ids"],
                             first)
+
+    def test_what_sampling_leaves(self):
+        arguments = ["--prompt", "Tell me a story.", "--max-tokens", "12"]
+        greedy = self.generate(*arguments)["ids"]
+        hot = ["--temperature", "2", "--seed", str(2**64 - 1)]
+        for only in [["--top-k", "1"], ["--top-p", "0"], ["--min-p", "1"]]:
+            self.assertEqual(self.generate(*arguments, *hot, *only)["ids"],
+                             greedy)
+        some = self.generate(*arguments, *hot, "--top-k", "50")["ids"]
+        self.assertNotEqual(some, greedy)
+        # A sequence draws the same alone and among others.
+        self.assertEqual(self.generate(*arguments, *hot, "--top-k", "50",
+                                       "--batch", "3")["ids"], some)
+
+    def test_an_empty_system_message_is_one(self):
+        prompts = [self.generate("--prompt", "Hi", "--max-tokens", "1",
+                                 *system)["prompt_ids"]
+                   for system in [[], ["--system", ""], ["--system", "Hm"]]]
+        self.assertLess(len(prompts[1]), len(prompts[2]))
+        self.assertLess(len(prompts[2]), len(prompts[0]))
 
     def test_fp8_weights_and_cache(self):
         report = self.generate("--prompt", "The capital of France is", "--raw",

@@ -100,6 +100,28 @@ TEST(GemmTuning, CorruptFilesAreRefused) {
   }
 }
 
+// Sizes whose bytes no 64 bits hold, and those that no matrix has.
+TEST(GemmTuning, SizesBeyondAllMatricesAreRefused) {
+  GemmTuning tuning;
+  tuning.Add(GemmTuningCandidates(kKey, Hopper())[0]);
+  const std::string text = FormatGemmTuning(tuning, Hopper());
+  for (const char* name : {"\"n\": ", "\"k\": "}) {
+    for (const char* size :
+         {"9223372036854775807", "9223372036854775800", "9223372036854775808",
+          "4611686018427387904", "2147483648", "0", "-4096"}) {
+      std::string changed = text;
+      const size_t at = changed.find(name) + 5;
+      changed.replace(at, 4, size);
+      const auto parsed = ParseGemmTuning(changed, Hopper());
+      EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument)
+          << name << size;
+    }
+    GemmTuningKey key = kKey;
+    (name[1] == 'n' ? key.n : key.k) = int64_t{1} << 62;
+    EXPECT_TRUE(GemmTuningCandidates(key, Hopper()).empty());
+  }
+}
+
 TEST(GemmTuning, FilesThatCannotBeReadOnlyWarn) {
   std::string warning;
   EXPECT_TRUE(
