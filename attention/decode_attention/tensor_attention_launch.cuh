@@ -19,38 +19,28 @@ constexpr int Log2(int power_of_two) {
 
 template <class T>
 inline constexpr std::array kTensorVariants = {
-    TensorAttentionVariant{DTypeOf<T>::value, false, 64, false},
-    TensorAttentionVariant{DTypeOf<T>::value, false, 64, true},
-    TensorAttentionVariant{DTypeOf<T>::value, false, 128, false},
-    TensorAttentionVariant{DTypeOf<T>::value, false, 128, true},
-    TensorAttentionVariant{DTypeOf<T>::value, true, 64, false},
-    TensorAttentionVariant{DTypeOf<T>::value, true, 64, true},
-    TensorAttentionVariant{DTypeOf<T>::value, true, 128, false},
-    TensorAttentionVariant{DTypeOf<T>::value, true, 128, true}};
-
-// Stages of a wave's ring: 24 KiB, or 8 where blocks share a unit.
-constexpr int TensorStages(const TensorAttentionVariant& variant) {
-  const int bytes = 2 * kTilePositions * variant.dims * (variant.fp8 ? 1 : 2);
-  return (variant.dense ? 8 << 10 : 24 << 10) / bytes;
-}
-constexpr int TensorBlocksAUnit(const TensorAttentionVariant& variant) {
-  return variant.dense ? 2 : 1;
-}
+    TensorAttentionVariant{DTypeOf<T>::value, false, 64, kFewTensorRows},
+    TensorAttentionVariant{DTypeOf<T>::value, false, 64, kTensorRows},
+    TensorAttentionVariant{DTypeOf<T>::value, false, 128, kFewTensorRows},
+    TensorAttentionVariant{DTypeOf<T>::value, false, 128, kTensorRows},
+    TensorAttentionVariant{DTypeOf<T>::value, true, 64, kFewTensorRows},
+    TensorAttentionVariant{DTypeOf<T>::value, true, 64, kTensorRows},
+    TensorAttentionVariant{DTypeOf<T>::value, true, 128, kFewTensorRows},
+    TensorAttentionVariant{DTypeOf<T>::value, true, 128, kTensorRows}};
 
 template <class T, std::size_t kIndex>
 struct TensorTraitsOf {
   static constexpr TensorAttentionVariant kVariant =
       gpu::VariantAt<kTensorVariants<T>>(kIndex);
-  using type =
-      tensor::Traits<T, std::conditional_t<kVariant.fp8, F8E4M3Fn, T>,
-                     kVariant.dims, kTensorWaves, TensorStages(kVariant),
-                     /*kHold=*/!kVariant.dense>;
+  using type = tensor::Traits<T, std::conditional_t<kVariant.fp8, F8E4M3Fn, T>,
+                              kVariant.dims, kVariant.rows>;
 };
 
+// NOTE: two blocks a unit where there are that many.
 template <class T, std::size_t kIndex>
 __global__ void __launch_bounds__(
     kTensorWaves* tensor::kWave,
-    TensorBlocksAUnit(TensorTraitsOf<T, kIndex>::kVariant))
+    TensorTraitsOf<T, kIndex>::kVariant.rows == kFewTensorRows ? 2 : 1)
     TensorAttentionKernel(TensorAttentionArgs args) {
   gpu::AllowDependents();
   tensor::Attend<typename TensorTraitsOf<T, kIndex>::type>(args);
@@ -77,11 +67,9 @@ gpu::Error LaunchTensorVariant(TensorAttentionArgs args, int64_t tokens,
   const int64_t at_once = most < 1             ? 1
                           : most < plan.tokens ? most
                                                : plan.tokens;
-  const gpu::LaunchShape shape{
-      .threads = S::kThreads,
-      .cluster_blocks = plan.cluster_blocks,
-      .shared_bytes = tensor::SharedBytes<S>(
-          plan.cluster_blocks, args.run_tokens * args.group_rows)};
+  const gpu::LaunchShape shape{.threads = S::kThreads,
+                               .cluster_blocks = plan.cluster_blocks,
+                               .shared_bytes = tensor::LayoutOf<S>(args).bytes};
   return gpu::LaunchInParts(tokens, at_once, [&](int64_t first, int64_t count) {
     attention.first_token = first;
     args.last_token = first + count;
@@ -89,13 +77,13 @@ gpu::Error LaunchTensorVariant(TensorAttentionArgs args, int64_t tokens,
     part.blocks = count * blocks;
     const gpu::Error error =
         gpu::Launch(&TensorAttentionKernel<T, kIndex>, part, target, args);
-    if (!error.ok() || plan.cluster_blocks > 1 || plan.slots == 1) {
-      return error;
-    }
+    if (!error.ok() || plan.cluster_blocks == plan.slots) return error;
+    gpu::LaunchTarget fold = target;
+    fold.overlap = target.overlap || plan.overlap_fold;
     return gpu::Launch(
         &FoldSplitsKernel<T>,
         {.blocks = count * attention.q.rows, .threads = kFoldSplitsThreads},
-        target, args);
+        fold, args);
   });
 }
 
@@ -105,17 +93,25 @@ gpu::Error LaunchTensorAttentionOf(const AttentionKernelArgs& attention,
                                    const TensorAttentionPlan& plan,
                                    const gpu::LaunchTarget& target) {
   const int64_t group = attention.group;
-  const int64_t rows = group < kTensorRows ? group : kTensorRows;
+  const int64_t rows = group < plan.variant.rows ? group : plan.variant.rows;
   const TensorAttentionArgs args{
       .attention = attention,
       .split = plan.split,
+      .max_splits = plan.splits,
       .cluster_blocks = plan.cluster_blocks,
       .slice_shift = Log2(plan.variant.dims / plan.cluster_blocks),
       .run_tokens = plan.run_tokens,
       .group_rows = static_cast<int32_t>(rows),
-      .splits = MakeFastDivisor(plan.slots),
+      .stages = plan.stages,
+      .run_ahead = plan.run_ahead,
+      .prefetch_rows = target.overlap ? plan.prefetch_rows : 0,
+      .max_position = static_cast<int32_t>(plan.max_position),
+      .slots = MakeFastDivisor(plan.slots),
       .parts = MakeFastDivisor(CeilDiv(group, rows)),
-      .heads = MakeFastDivisor(attention.cache.kv_heads)};
+      .heads = MakeFastDivisor(attention.cache.kv_heads),
+      .page = MakeFastDivisor(attention.cache.page_tokens),
+      .short_splits = MakeFastDivisor(plan.split.max_splits),
+      .long_splits = MakeFastDivisor(plan.split.long_splits)};
   TensorAttentionVariant wanted = plan.variant;
   wanted.wave_size = target.wave_size;
   return gpu::LaunchMatching<kTensorVariants<T>>(

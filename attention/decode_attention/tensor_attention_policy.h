@@ -56,12 +56,17 @@ inline bool IsForTensorCores(const DecodeAttentionArgs& args,
 struct TensorArch {
   int units = 1;  // SMs
   bool clusters = false;
-  bool long_rings = true;  // a block can have the shared memory for them
+  int64_t shared_bytes = 227 << 10;  // of a block at most
+
+  // Of each of two blocks that share a unit. NOTE: a block costs 1 KiB.
+  constexpr int64_t shared_bytes_of_two() const {
+    return (shared_bytes + 1024) / 2 - 1024;
+  }
 };
 inline TensorArch TensorArchOf(const DeviceInfo& device) {
   return {.units = device.num_units,
           .clusters = device.max_cluster_blocks > 1,
-          .long_rings = device.shared_memory_bytes >= kLongRingBytes};
+          .shared_bytes = device.shared_memory_bytes};
 }
 
 // Query heads of a token that share a block, and blocks for a KV head's group.
@@ -74,16 +79,6 @@ constexpr int64_t GroupParts(int64_t group) {
 
 // A token's results depend on its splits, so these follow from the model and
 // the GPU, and from no other token. `blocks`: for one split of a token.
-//
-// A cluster combines up to eight splits in the launch itself, which another
-// launch does for more of them in some 1.5 us. Long contexts fill the GPU.
-// (H200, 2026-11-30, 8 KV heads of 128, bf16, us plain / with overlap, 8 splits
-// on 64 of the 132 SMs and 16 with another launch; read alone:
-//   1k    6.0 / 6.1,   7.6 / 7.1;    2.46
-//   4k    8.9 / 10.0,  10.1 / 10.2;  5.96
-//   8k    12.7 / 16.0, 13.6 / 13.8;  9.5
-//   32k   36.1 / 40.3, 36.1 / 36.6;  31.1
-//   128k  131 / 132,   124 / 124;    118)
 constexpr SplitRule SelectSplitRule(int64_t blocks, const TensorArch& arch) {
   const int64_t filling =
       std::clamp<int64_t>(arch.units / blocks, 1, kMaxSplits);
@@ -98,14 +93,86 @@ constexpr SplitRule SelectSplitRule(int64_t blocks, const TensorArch& arch) {
   return rule;
 }
 
-// Splits that a token can have.
+// Tiles and splits that a token can have.
+constexpr int64_t MaxTilesOf(int64_t max_position, int64_t window) {
+  const int64_t tiles = max_position / kTilePositions + 1;
+  return window > 0 ? std::min(tiles, (window - 1) / kTilePositions + 2)
+                    : tiles;
+}
 constexpr int64_t MaxSplitsOf(const SplitRule& rule, int64_t max_position,
                               int64_t window) {
-  int64_t tiles = max_position / kTilePositions + 1;
-  if (window > 0) tiles = std::min(tiles, (window - 1) / kTilePositions + 2);
+  const int64_t tiles = MaxTilesOf(max_position, window);
   const int64_t most =
       tiles > rule.long_tiles ? rule.long_splits : rule.max_splits;
   return std::min<int64_t>(most, CeilDiv(tiles, rule.min_tiles));
+}
+
+// Keys and values that a block prefetches.
+inline constexpr int kPrefetchRows = 512;
+
+// Shared memory that what splits send may take.
+inline constexpr int64_t kMostReceivedBytes = 40 << 10;
+
+// Clusters of so many blocks that run at once, a block a unit: GPCs have 16 or
+// 18 SMs, one of them fewer (H200: 15 of 8, 31 of 4).
+constexpr int64_t BlocksAtOnce(int cluster_blocks, int units) {
+  return cluster_blocks == 1   ? units
+         : cluster_blocks == 2 ? units * 31 / 32
+         : cluster_blocks == 4 ? units * 15 / 16
+                               : units * 10 / 11;
+}
+
+// Blocks that share a token's splits, and how they meet.
+constexpr void SelectSlots(int64_t pairs, int64_t rows, const TensorArch& arch,
+                           TensorAttentionPlan& plan) {
+  const int64_t fair = std::clamp<int64_t>(arch.units / pairs, 1, plan.splits);
+  const auto received = [&](int64_t blocks) {
+    return 4 * rows * plan.splits * (2 + plan.variant.dims / blocks);
+  };
+  int cluster = 1;
+  if (arch.clusters) {
+    while (cluster < kMaxSplitCluster && cluster < plan.splits &&
+           pairs * 2 * cluster <= arch.units) {
+      cluster *= 2;
+    }
+  }
+  // NOTE: a cluster has eight blocks at most. With many more units than that
+  // the other launch pays.
+  const bool meets =
+      cluster * 3 > fair * 2 && received(cluster) <= kMostReceivedBytes;
+  plan.slots = static_cast<int>(
+      meets ? cluster : std::max<int64_t>(fair, std::min(2, plan.splits)));
+  plan.cluster_blocks = meets ? cluster : 1;
+  plan.overlap_fold = arch.clusters;
+}
+
+// The rings' depth.
+constexpr void SelectStages(int64_t blocks, int64_t tiles, int64_t rows,
+                            const TensorArch& arch, TensorAttentionPlan& plan) {
+  const bool meets = plan.slots == plan.cluster_blocks;
+  const bool pairs = blocks > BlocksAtOnce(plan.cluster_blocks, arch.units);
+  const int64_t most = pairs && plan.variant.rows == kFewTensorRows
+                           ? arch.shared_bytes_of_two()
+                           : arch.shared_bytes;
+  const int64_t splits = CeilDiv(plan.splits, plan.slots);  // of a block
+  const int64_t wave_tiles =
+      splits * CeilDiv(CeilDiv(tiles, plan.splits), kTensorWaves);
+  const auto fits = [&](int64_t stages, bool run_ahead) {
+    return TensorLayoutOf(
+               {.dims = plan.variant.dims,
+                .value_bytes = plan.variant.fp8 ? 1 : 2,
+                .rows = static_cast<int>(rows),
+                .stages = static_cast<int>(stages),
+                .run_ahead = run_ahead,
+                .received_splits = meets ? plan.splits : 0,
+                .received_columns =
+                    meets ? plan.variant.dims / plan.cluster_blocks : 0})
+               .bytes <= most;
+  };
+  plan.run_ahead = fits(1, true);
+  int64_t stages = std::min<int64_t>(kMaxTensorStages, wave_tiles);
+  while (stages > 1 && !fits(stages, plan.run_ahead)) --stages;
+  plan.stages = static_cast<int>(stages);
 }
 
 constexpr TensorAttentionPlan SelectTensorAttentionPlan(
@@ -116,32 +183,28 @@ constexpr TensorAttentionPlan SelectTensorAttentionPlan(
       .variant = {.type = problem.q_type,
                   .fp8 = IsFp8(problem.kv_type),
                   .dims = problem.head_dim <= 64 ? 64 : 128},
-      .split = SelectSplitRule(blocks, arch)};
-  const int64_t splits =
-      MaxSplitsOf(plan.split, problem.max_position, problem.window);
-  // Two blocks a unit when there are so many: GPCs keep 0.85 of the SMs busy
-  // with clusters of eight. Clusters that wait for each other cost more than a
-  // launch. (H200, 8 KV heads of 128, bf16, at 1k, us, one block an SM, two,
-  // two without clusters: 2 tokens 11.4, 8.3, 8.9; 4 tokens 17.1, 14.1, 11.7;
-  // 32 tokens 88, 58, 47.8; read alone 3.55, 6.0, 31.6.)
-  const int64_t total = problem.tokens * blocks * splits;
-  const bool clustered =
-      arch.clusters && splits <= kMaxSplitCluster && total <= arch.units;
-  plan.variant.dense =
-      !arch.long_rings ||
-      (clustered ? total * 20 > int64_t{17} * arch.units : total > arch.units);
-  plan.slots = static_cast<int>(splits);
-  if (clustered) {
-    while (plan.cluster_blocks < splits) plan.cluster_blocks *= 2;
-    plan.slots = plan.cluster_blocks;
-  }
+      .split = SelectSplitRule(blocks, arch),
+      .max_position = problem.max_position};
   if (problem.neighbours && problem.tokens > 1) {
     while (2 * plan.run_tokens * GroupRows(group) <= kTensorRows) {
       plan.run_tokens *= 2;
     }
   }
+  const int64_t rows = plan.run_tokens * GroupRows(group);
+  if (plan.run_tokens > 1 || rows > kFewTensorRows) {
+    plan.variant.rows = kTensorRows;
+  } else {
+    plan.prefetch_rows = kPrefetchRows;
+  }
+  plan.splits = static_cast<int>(
+      MaxSplitsOf(plan.split, problem.max_position, problem.window));
+  const int64_t pairs = problem.tokens * blocks;
+  SelectSlots(pairs, rows, arch, plan);
+  SelectStages(pairs * plan.slots,
+               MaxTilesOf(problem.max_position, problem.window), rows, arch,
+               plan);
   plan.tokens =
-      plan.cluster_blocks == 1 && plan.slots > 1
+      plan.slots != plan.cluster_blocks
           ? std::min(problem.tokens, MaxPartialTokens(blocks, arch.units))
           : problem.tokens;
   return plan;

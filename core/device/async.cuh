@@ -9,6 +9,10 @@
 //              thread's; CommitAsyncCopies() closes a group of them and
 //              WaitAsyncCopies<kPending>() waits until at most so many groups
 //              are under way
+// Ahead        before WaitForPredecessor: PrefetchBytes(global, bytes) brings
+//              bytes nearer (multiples of 16, as the address); LoadAhead(p): an
+//              int32_t that may be written, now or then: what comes of it must
+//              not be a result
 // Phasers      a barrier in shared memory with a current phase, 0 at first. The
 //              phase ends when its arrivals and the bytes that it expects have
 //              come, and the next one, of the other parity, begins. InitPhaser
@@ -28,6 +32,10 @@
 //              SwizzledTile says (core/device/matrix.cuh) and begin at
 //              multiples of 1024. PrefetchTensorMap, ahead of the first
 //              CopyTensor2D
+// Values       SendAsync(value, shared, rank, phaser): an int64_t, to the same
+//              place in another block of the cluster, whose phaser gets its 8
+//              bytes. A barrier of the cluster lies between that block's
+//              PublishPhasers and this
 // Order        PublishToAsync(): what this thread has written to shared memory,
 //              or waited for, can be read by the tensor cores and by bulk
 //              copies that start behind a later barrier or arrival

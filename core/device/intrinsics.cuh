@@ -33,7 +33,8 @@
 //           ApproximateExp2
 // Convert   PackBf16, PackF16, UnpackF16; CUDA: WidenToF16<T>(codes) and
 //           WidenToBf16<T>: two of F8E4M3Fn or F8E5M2; WidenE4M3: two
-//           F8E4M3Fn to two BF16; NativeF8, the FP8 type that the
+//           F8E4M3Fn to two BF16; WidenFourE4M3: four to two pairs of F16;
+//           SwapMiddleBytes; NativeF8, the FP8 type that the
 //           architecture converts (void: none), PackNativeF8 and
 //           UnpackNativeF8
 // Compiled  kWaveSizes, kClusterChoices: what kernels are compiled for;

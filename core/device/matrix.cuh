@@ -33,7 +33,9 @@
 //              shared memory; lane l names row l % 8 of matrix l / 8, 16 bytes,
 //              and gets, of matrix i in r[i], the 4 bytes of row l / 4 from
 //              byte 4 * (l % 4). LoadMatricesTransposed: the two values of
-//              column l / 4 in rows 2 * (l % 4) and the next one
+//              column l / 4 in rows 2 * (l % 4) and the next one.
+//              TransposeMatrix(r): the one matrix that the lanes hold so,
+//              transposed
 // Compiled     kHasWaveMma: the functions of one wave are there;
 //              kHasWgmma: warpgroups' products run on this pass's architecture.
 //              Where they do not they stop the kernel.

@@ -859,15 +859,25 @@ TEST(TensorAttentionPolicy, SplitsAndWorkspaceHoldWhatTokensNeed) {
       {.heads = 32, .kv_heads = 8, .head_dim = 128, .max_position = 1023},
       kH200);
   static_assert(kShort.cluster_blocks == 8 && kShort.slots == 8 &&
-                !kShort.variant.dense);
+                kShort.stages == 1);
+  // At batch 32: a block of several splits a KV head, two of them a unit.
+  constexpr TensorAttentionPlan kMany =
+      SelectTensorAttentionPlan({.tokens = 32,
+                                 .heads = 32,
+                                 .kv_heads = 8,
+                                 .head_dim = 128,
+                                 .max_position = 1023},
+                                kH200);
+  static_assert(kMany.cluster_blocks == 1 && kMany.slots == 1 &&
+                kMany.splits == 8 && kMany.run_ahead);
   constexpr TensorAttentionPlan kLong = SelectTensorAttentionPlan(
       {.heads = 32, .kv_heads = 8, .head_dim = 128, .max_position = 131071},
       kH200);
   static_assert(kLong.cluster_blocks == 1 && kLong.slots == 16 &&
-                !kLong.variant.dense);
+                kLong.stages > 2);
 
   for (const TensorArch& arch :
-       {kH200, TensorArch{.units = 108, .long_rings = false}}) {
+       {kH200, TensorArch{.units = 108, .shared_bytes = 99 << 10}}) {
     for (int64_t kv_heads : {1, 2, 3, 8, 32}) {
       for (int64_t group : {1, 4, 20}) {
         int64_t before = 0;
@@ -894,19 +904,31 @@ TEST(TensorAttentionPolicy, SplitsAndWorkspaceHoldWhatTokensNeed) {
                     window > 0 ? std::max<int64_t>(0, last + 1 - window) : 0;
                 const int tiles = static_cast<int>(last / kTilePositions + 1 -
                                                    first / kTilePositions);
-                ASSERT_LE(plan.split.Count(tiles), plan.slots)
+                ASSERT_LE(plan.split.Count(tiles), plan.splits)
                     << last << " of " << max_position;
               }
               ASSERT_TRUE(plan.cluster_blocks == 1 ||
                           plan.cluster_blocks == plan.slots);
               ASSERT_LE(plan.cluster_blocks, kMaxSplitCluster);
               ASSERT_GE(plan.tokens, 1);
-              if (plan.cluster_blocks == 1 && plan.slots > 1) {
+              const bool meets = plan.cluster_blocks == plan.slots;
+              if (!meets) {
                 problem.window = 0;
-                ASSERT_LE(plan.tokens * problem.heads * plan.slots *
+                ASSERT_LE(plan.tokens * problem.heads * plan.splits *
                               SplitSize(128) * int64_t{sizeof(float)},
                           TensorWorkspaceBytes(problem, arch));
               }
+              const TensorLayout layout = TensorLayoutOf(
+                  {.dims = plan.variant.dims,
+                   .value_bytes = plan.variant.fp8 ? 1 : 2,
+                   .rows =
+                       static_cast<int>(std::min<int64_t>(group, kTensorRows)),
+                   .stages = plan.stages,
+                   .run_ahead = plan.run_ahead,
+                   .received_splits = meets ? plan.splits : 0,
+                   .received_columns =
+                       meets ? plan.variant.dims / plan.cluster_blocks : 0});
+              ASSERT_LE(layout.bytes, arch.shared_bytes);
             }
           }
           problem.tokens = 700;

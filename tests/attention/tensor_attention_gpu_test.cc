@@ -2,6 +2,7 @@
 // the plans that the policy takes and others. How splits are combined, how many
 // tokens share a block and what else is in the call must not change a bit.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -74,7 +75,7 @@ std::vector<T> RunPlan(AttentionCase<T, C>& test,
   std::vector<uint8_t> workspace(
       static_cast<size_t>(
           args.workspace_bytes +
-          plan.tokens * args.q.rows * plan.slots * (2 + args.q.cols) * 4 + 16),
+          plan.tokens * args.q.rows * plan.splits * (2 + args.q.cols) * 4 + 16),
       workspace_byte);
   args.workspace = workspace.data();
   args.workspace_bytes = static_cast<int64_t>(workspace.size());
@@ -91,6 +92,13 @@ TensorAttentionPlan Combined(TensorAttentionPlan plan, int slots,
                              int cluster_blocks) {
   plan.slots = slots;
   plan.cluster_blocks = cluster_blocks;
+  plan.splits = std::max(plan.split.max_splits, slots);
+  return plan;
+}
+// Rings of another depth, or that stop at the end of a split.
+TensorAttentionPlan Deep(TensorAttentionPlan plan, int stages, bool run_ahead) {
+  plan.stages = stages;
+  plan.run_ahead = run_ahead;
   return plan;
 }
 
@@ -162,9 +170,28 @@ TEST_F(TensorAttention, WaysOfCombiningGiveTheSameBits) {
   // Tokens in turns.
   plan.tokens = 1;
   EXPECT_EQ(FirstDifference(RunPlan(test, Combined(plan, 9, 1)), want), -1);
-  // Short rings, two blocks a unit.
-  plan.variant.dense = !plan.variant.dense;
+  plan.tokens = 4;
+  // Blocks with several splits.
+  for (int slots : {1, 2, 4}) {
+    SCOPED_TRACE(slots);
+    const TensorAttentionPlan met = Combined(plan, slots, slots);
+    EXPECT_EQ(FirstDifference(RunPlan(test, met), want), -1);
+    for (int stages : {1, 2, 3, 4}) {
+      if (testing::OnSimt() && slots == 4) continue;
+      EXPECT_EQ(FirstDifference(RunPlan(test, Deep(met, stages, true)), want),
+                -1);
+    }
+    EXPECT_EQ(FirstDifference(RunPlan(test, Deep(met, 2, false)), want), -1);
+  }
+  for (int slots : {2, 3, 5}) {
+    EXPECT_EQ(FirstDifference(RunPlan(test, Combined(plan, slots, 1)), want),
+              -1)
+        << slots;
+  }
+  // Rows of a product that nobody needs.
+  plan.variant.rows = attention_internal::kTensorRows;
   EXPECT_EQ(FirstDifference(RunPlan(test, Combined(plan, 8, 8)), want), -1);
+  EXPECT_EQ(FirstDifference(RunPlan(test, Combined(plan, 2, 2)), want), -1);
   // One split of all.
   plan.split = {.min_tiles = 100, .max_splits = 8};
   plan.tokens = 4;

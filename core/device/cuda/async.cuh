@@ -81,6 +81,21 @@ __device__ inline void WaitAsyncCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// ---- Ahead of time ----------------------------------------------------------
+
+__device__ inline void PrefetchBytes(const void* global, int bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(
+                   __cvta_generic_to_global(global)),
+               "r"(bytes)
+               : "memory");
+#endif
+}
+__device__ inline int32_t LoadAhead(const int32_t* p) {
+  // NOTE: not through L1, where it would stay.
+  return __ldcg(p);
+}
+
 // ---- Barriers of whole waves ------------------------------------------------
 
 __device__ inline void SyncGroup(int barrier, int threads) {
@@ -160,6 +175,22 @@ __device__ inline void CopyBulk(void* shared, const void* global, int bytes,
       : "memory");
 }
 
+// ---- To other blocks --------------------------------------------------------
+
+__device__ inline void SendAsync(int64_t value, void* shared, int rank,
+                                 Phaser* phaser) {
+  asm volatile(
+      "{\n"
+      ".reg .u32 to, phaser;\n"
+      "mapa.shared::cluster.u32 to, %0, %2;\n"
+      "mapa.shared::cluster.u32 phaser, %1, %2;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 "
+      "[to], %3, [phaser];\n"
+      "}" ::"r"(async_internal::SharedAddress(shared)),
+      "r"(async_internal::SharedAddress(phaser)), "r"(rank), "l"(value)
+      : "memory");
+}
+
 // ---- Order, threads ---------------------------------------------------------
 
 __device__ inline void PublishToAsync() {
@@ -189,6 +220,7 @@ __device__ inline void CopyTensor2D(void*, const TensorMap*, int, int,
 }
 __device__ inline void PrefetchTensorMap(const TensorMap*) { __trap(); }
 __device__ inline void CopyBulk(void*, const void*, int, Phaser*) { __trap(); }
+__device__ inline void SendAsync(int64_t, void*, int, Phaser*) { __trap(); }
 __device__ inline void PublishToAsync() { __trap(); }
 __device__ inline bool ElectOne() { return threadIdx.x % 32 == 0; }
 #endif

@@ -328,6 +328,28 @@ __device__ inline uint32_t WidenToF16(uint16_t codes) {
   return halves.x | uint32_t{halves.y} << 16;
 #endif
 }
+// Four codes of F8E4M3Fn, the lowest first, as two pairs: exact.
+__device__ inline void WidenFourE4M3(uint32_t codes, uint32_t& first,
+                                     uint32_t& second) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+  first = WidenToF16<F8E4M3Fn>(static_cast<uint16_t>(codes));
+  second = WidenToF16<F8E4M3Fn>(static_cast<uint16_t>(codes >> 16));
+#else
+  // NOTE: halves of a register, which nvcc shifts and joins otherwise.
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, high;\n"
+      "}"
+      : "=r"(first), "=r"(second)
+      : "r"(codes));
+#endif
+}
+// Bytes 0, 2, 1, 3.
+__device__ inline uint32_t SwapMiddleBytes(uint32_t bytes) {
+  return __byte_perm(bytes, 0, 0x3120);
+}
 // Two codes as two of BF16: exact.
 template <class F8>
 __device__ inline uint32_t WidenToBf16(uint16_t codes) {

@@ -213,4 +213,12 @@ __device__ inline void LoadMatricesTransposed(uint32_t (&r)[4],
       : "memory");
 }
 
+__device__ inline uint32_t TransposeMatrix(uint32_t r) {
+  uint32_t transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;"
+               : "=r"(transposed)
+               : "r"(r));
+  return transposed;
+}
+
 }  // namespace lamina::gpu

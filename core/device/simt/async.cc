@@ -283,6 +283,35 @@ void Await(uint64_t* phaser, uint32_t parity) {
   WaitFor(PhaseEnd(Find(phaser), parity));
 }
 
+void SendAsync(int64_t value, void* shared, int rank, uint64_t* phaser) {
+  const size_t offset =
+      SharedOffset(shared, sizeof(value), "what a value is sent to");
+  if (offset % sizeof(value) != 0) Fail("a value for a misaligned place");
+  if (rank < 0 || rank >= ClusterBlocks()) {
+    Fail("a block that the cluster does not have");
+  }
+  Block* const to = &machine->blocks[static_cast<size_t>(rank)];
+  auto& phasers = AsyncOf(*to).phasers;
+  const auto found = phasers.find(PhaserOffset(phaser));
+  if (found == phasers.end() || !found->second.published) {
+    Fail("a phaser of another block that has not been published");
+  }
+  machine->events.push_back({to, true, [=, &model = found->second] {
+                               std::memcpy(to->shared.get() + offset, &value,
+                                           sizeof(value));
+                               model.bytes_to_come -= int64_t{sizeof(value)};
+                               EndPhaseIfComplete(model);
+                             }});
+}
+
+void PrefetchBytes(const void* global, int bytes) {
+  if (bytes < 0 || bytes % static_cast<int>(kChunk) != 0) {
+    Fail("a prefetch of " + std::to_string(bytes) + " bytes");
+  }
+  CheckSource(global);
+  const auto* const from = static_cast<const volatile uint8_t*>(global);
+  for (int i = 0; i < bytes; ++i) static_cast<void>(from[i]);
+}
 void CopyBulk(void* shared, const void* global, int bytes, uint64_t* phaser) {
   if (bytes < 0 || bytes % static_cast<int>(kChunk) != 0) {
     Fail("a bulk copy of " + std::to_string(bytes) + " bytes");

@@ -30,6 +30,14 @@ inline void WaitAsyncCopies() {
   simt::WaitAsyncCopies(kPending);
 }
 
+inline void SendAsync(int64_t value, void* shared, int rank, Phaser* phaser) {
+  simt::SendAsync(value, shared, rank, &phaser->state);
+}
+inline void PrefetchBytes(const void* global, int bytes) {
+  simt::PrefetchBytes(global, bytes);
+}
+inline int32_t LoadAhead(const int32_t* p) { return *p; }
+
 inline void InitPhaser(Phaser* phaser, int arrivals) {
   simt::InitPhaser(&phaser->state, arrivals);
 }

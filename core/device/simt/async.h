@@ -32,6 +32,9 @@ void ArriveWhenCopied(uint64_t* phaser);
 void Await(uint64_t* phaser, uint32_t parity);
 
 void CopyBulk(void* shared, const void* global, int bytes, uint64_t* phaser);
+void SendAsync(int64_t value, void* shared, int rank, uint64_t* phaser);
+// Reads the bytes, so that tools see where they are.
+void PrefetchBytes(const void* global, int bytes);
 void CopyTensor2D(void* shared, const gpu::TensorMap* map, int col, int row,
                   uint64_t* phaser);
 

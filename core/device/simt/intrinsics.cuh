@@ -186,6 +186,14 @@ inline uint32_t WidenToBf16(uint16_t codes) {
   return PackBf16(intrinsics_internal::Decode<F8>(codes & 0xffu),
                   intrinsics_internal::Decode<F8>(codes >> 8));
 }
+inline void WidenFourE4M3(uint32_t codes, uint32_t& first, uint32_t& second) {
+  first = WidenToF16<F8E4M3Fn>(static_cast<uint16_t>(codes));
+  second = WidenToF16<F8E4M3Fn>(static_cast<uint16_t>(codes >> 16));
+}
+inline uint32_t SwapMiddleBytes(uint32_t bytes) {
+  return (bytes & 0xff0000ffu) | (bytes & 0xff00u) << 8 |
+         (bytes >> 8 & 0xff00u);
+}
 inline uint32_t WidenE4M3(uint16_t codes) {
   return WidenToBf16<F8E4M3Fn>(codes);
 }

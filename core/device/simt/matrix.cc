@@ -363,6 +363,18 @@ void LoadMatrixParts(void* const* parts, int) {
   }
 }
 
+void TransposeParts(void* const* parts, int) {
+  uint16_t value[8][8];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    std::memcpy(&value[lane / 4][lane % 4 * 2], parts[lane], 4);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int row = lane % 4 * 2, column = lane / 4;
+    const uint32_t low = value[row][column], high = value[row + 1][column];
+    *static_cast<uint32_t*>(parts[lane]) = low | high << 16;
+  }
+}
+
 void CheckWarpgroup() {
   if (machine->grid.wave_size != kLanes ||
       machine->grid.shape.threads % (kLanes * kWaves) != 0) {
@@ -421,6 +433,12 @@ void LoadMatrices(uint32_t* r, const void* row, bool transposed) {
   }
   MatrixPart part{r, row, transposed};
   Perform({LoadMatrixParts, transposed}, &part);
+}
+
+uint32_t TransposeMatrix(uint32_t r) {
+  if (machine->grid.wave_size != kLanes) Fail("a wave has 32 lanes");
+  Perform({TransposeParts, 0}, &r);
+  return r;
 }
 
 }  // namespace lamina::simt

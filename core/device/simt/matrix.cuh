@@ -73,5 +73,6 @@ inline void LoadMatrices(uint32_t (&r)[4], const void* row) {
 inline void LoadMatricesTransposed(uint32_t (&r)[4], const void* row) {
   simt::LoadMatrices(r, row, true);
 }
+inline uint32_t TransposeMatrix(uint32_t r) { return simt::TransposeMatrix(r); }
 
 }  // namespace lamina::gpu

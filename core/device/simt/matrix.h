@@ -45,5 +45,6 @@ void WaveProduct(DType type, float* d, const uint32_t* a, const uint32_t* b);
 
 // `r`: four words of the lane that runs.
 void LoadMatrices(uint32_t* r, const void* row, bool transposed);
+uint32_t TransposeMatrix(uint32_t r);
 
 }  // namespace lamina::simt
