@@ -107,46 +107,71 @@ constexpr int64_t MaxSplitsOf(const SplitRule& rule, int64_t max_position,
   return std::min<int64_t>(most, CeilDiv(tiles, rule.min_tiles));
 }
 
-// Keys and values that a block prefetches.
+// Keys and values that a block prefetches, where it has not many more. Many
+// blocks wait for each other's. (H200, bf16, with overlap after a kernel of 2
+// us, with and without, us: 1 token at 1k 7.50, 7.93, at 8k 15.2, 15.4, at 32k
+// 38.6, 38.2; 2 tokens at 1k 8.2, 8.7; 32 tokens 37.9, 38.2; right after
+// themselves 1 token 5.84, 6.07, 64 tokens 71.9, 68.9.)
 inline constexpr int kPrefetchRows = 512;
+inline constexpr int kMostRowsOfPrefetch = 1024;
 
 // Shared memory that what splits send may take.
-inline constexpr int64_t kMostReceivedBytes = 40 << 10;
+constexpr int64_t MostReceivedBytes(const TensorArch& arch) {
+  return std::min<int64_t>(40 << 10, arch.shared_bytes / 4);
+}
 
 // Clusters of so many blocks that run at once, a block a unit: GPCs have 16 or
-// 18 SMs, one of them fewer (H200: 15 of 8, 31 of 4).
+// 18 SMs, one of them fewer (H200: 15 of 8, 31 of 4, 66 of 2).
 constexpr int64_t BlocksAtOnce(int cluster_blocks, int units) {
-  return cluster_blocks == 1   ? units
-         : cluster_blocks == 2 ? units * 31 / 32
+  return cluster_blocks <= 2   ? units
          : cluster_blocks == 4 ? units * 15 / 16
                                : units * 10 / 11;
 }
 
 // Blocks that share a token's splits, and how they meet.
+//
+// (H200, 2026-11-30, 8 KV heads of 128, bf16, contexts of 1k, us plain / with
+// overlap, by blocks of a cluster, best depth of rings; read alone:
+//   2 tokens   8: 7.5 / 7.0    4: 7.9 / 8.1                      3.6
+//   4          8: 12.5 / 12.3  4: 10.3 / 9.4   2: 11.2 / 11.3    6.0
+//   8          4: 16.8 / 19.6  2: 12.9 / 14.6  1: 18.8 / 18.3    9.4
+//   16         4: 27.3 / 30.8  2: 21.2 / 21.3  1: 22.0 / 21.4    16.8
+//   32                         2: 39.6 / 41.7  1: 36.9 / 36.3    31.4
+// 2 tokens at 8k, a cluster of 8: 22.6 / 26.2, 8 blocks and another launch:
+// 22.5 / 21.8, 16 of them 22.7 / 23.0; read alone 16.7. 1 token at 8k, a
+// cluster of 8: 14.0 / 17.4, 16 blocks and another launch: 14.4 / 13.2; 9.5.)
 constexpr void SelectSlots(int64_t pairs, int64_t rows, const TensorArch& arch,
                            TensorAttentionPlan& plan) {
   const int64_t fair = std::clamp<int64_t>(arch.units / pairs, 1, plan.splits);
-  const auto received = [&](int64_t blocks) {
-    return 4 * rows * plan.splits * (2 + plan.variant.dims / blocks);
-  };
   int cluster = 1;
   if (arch.clusters) {
     while (cluster < kMaxSplitCluster && cluster < plan.splits &&
            pairs * 2 * cluster <= arch.units) {
       cluster *= 2;
     }
+    // Two blocks a unit rather than one for half of the units.
+    if (pairs * 2 > arch.units && pairs <= arch.units && plan.splits > 1) {
+      cluster = 2;
+    }
   }
-  // NOTE: a cluster has eight blocks at most. With many more units than that
-  // the other launch pays.
-  const bool meets =
-      cluster * 3 > fair * 2 && received(cluster) <= kMostReceivedBytes;
+  const int64_t received =
+      4 * rows * plan.splits * (2 + plan.variant.dims / cluster);
+  // NOTE: a cluster has eight blocks at most. With many more units than that,
+  // or long contexts for clusters that wait for each other, the other launch
+  // pays.
+  const bool few = cluster * 3 <= fair * 2;
+  const bool queue = cluster == kMaxSplitCluster && plan.splits > cluster &&
+                     pairs * cluster > BlocksAtOnce(cluster, arch.units);
+  const bool meets = !few && !queue && received <= MostReceivedBytes(arch);
   plan.slots = static_cast<int>(
       meets ? cluster : std::max<int64_t>(fair, std::min(2, plan.splits)));
   plan.cluster_blocks = meets ? cluster : 1;
   plan.overlap_fold = arch.clusters;
 }
 
-// The rings' depth.
+// The rings' depth. (8 tokens, a block a unit and three stages, two and one, us
+// after a kernel of 2 us with overlap: at 1k 14.9, 16.6, at 8k 67.9, 71.7, of
+// FP8 40.2, 55.9.)
 constexpr void SelectStages(int64_t blocks, int64_t tiles, int64_t rows,
                             const TensorArch& arch, TensorAttentionPlan& plan) {
   const bool meets = plan.slots == plan.cluster_blocks;
@@ -193,16 +218,17 @@ constexpr TensorAttentionPlan SelectTensorAttentionPlan(
   const int64_t rows = plan.run_tokens * GroupRows(group);
   if (plan.run_tokens > 1 || rows > kFewTensorRows) {
     plan.variant.rows = kTensorRows;
-  } else {
-    plan.prefetch_rows = kPrefetchRows;
   }
   plan.splits = static_cast<int>(
       MaxSplitsOf(plan.split, problem.max_position, problem.window));
   const int64_t pairs = problem.tokens * blocks;
+  const int64_t tiles = MaxTilesOf(problem.max_position, problem.window);
   SelectSlots(pairs, rows, arch, plan);
-  SelectStages(pairs * plan.slots,
-               MaxTilesOf(problem.max_position, problem.window), rows, arch,
-               plan);
+  SelectStages(pairs * plan.slots, tiles, rows, arch, plan);
+  if (plan.run_tokens == 1 && pairs * kMaxSplitCluster <= arch.units &&
+      CeilDiv(tiles, plan.slots) * 2 * kTilePositions <= kMostRowsOfPrefetch) {
+    plan.prefetch_rows = kPrefetchRows;
+  }
   plan.tokens =
       plan.slots != plan.cluster_blocks
           ? std::min(problem.tokens, MaxPartialTokens(blocks, arch.units))

@@ -68,17 +68,16 @@ __device__ inline void ShareState(const Place& place, const Sums& sums,
   }
 }
 
-// m, l and o of a split, of a row and two columns.
+// m, l and o of a split, of a row and four columns.
 struct SplitSum {
   float m, l;
-  Pair o;
+  Four o;
 };
 template <class S>
 __device__ inline SplitSum SumOfWaves(const Place& place, const Sums& sums,
                                       int row, int column) {
   static_assert(kTensorWaves == 8, "two loads of four");
-  Four m[2], l[2];
-  Pair o[kTensorWaves];
+  Four m[2], l[2], o[kTensorWaves];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     m[i] = reinterpret_cast<const Four*>(sums.wave_m + row * kTensorWaves)[i];
@@ -86,19 +85,22 @@ __device__ inline SplitSum SumOfWaves(const Place& place, const Sums& sums,
   }
 #pragma unroll
   for (int w = 0; w < kTensorWaves; ++w) {
-    o[w] = *reinterpret_cast<const Pair*>(
+    o[w] = *reinterpret_cast<const Four*>(
         sums.o + (w * place.rows + row) * S::kSumPitch + column);
   }
-  SplitSum sum = {MinusInfinity(), 0.0f, {0.0f, 0.0f}};
+  SplitSum sum = {MinusInfinity(), 0.0f, {}};
 #pragma unroll
-  for (int w = 0; w < kTensorWaves; ++w)
+  for (int w = 0; w < kTensorWaves; ++w) {
     sum.m = MaxOf(sum.m, m[w / 4].v[w % 4]);
+  }
 #pragma unroll
   for (int w = 0; w < kTensorWaves; ++w) {
     const float weight = WeightOf(m[w / 4].v[w % 4], sum.m);
     sum.l = std::fma(l[w / 4].v[w % 4], weight, sum.l);
-    sum.o.first = std::fma(o[w].first, weight, sum.o.first);
-    sum.o.second = std::fma(o[w].second, weight, sum.o.second);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sum.o.v[i] = std::fma(o[w].v[i], weight, sum.o.v[i]);
+    }
   }
   return sum;
 }
@@ -195,12 +197,14 @@ __device__ inline void SendSplit(const TensorAttentionArgs& args,
   const int shift = args.slice_shift;
   const int slice = 1 << shift;
   const int rows = place.rows;
-  for (int i = gpu::ThreadIndex(); i < rows * S::kDims / 2; i += S::kThreads) {
-    const int row = i / (S::kDims / 2), column = i % (S::kDims / 2) * 2;
+  for (int i = gpu::ThreadIndex(); i < rows * S::kDims / 4; i += S::kThreads) {
+    const int row = i / (S::kDims / 4), column = i % (S::kDims / 4) * 4;
     const SplitSum sum = SumOfWaves<S>(place, sums, row, column);
     const int to = column >> shift;
     const int at = split * rows + row;
-    send(sum.o, sums.split_o + at * slice + column - to * slice, to);
+    float* const o = sums.split_o + at * slice + column - to * slice;
+    send({sum.o.v[0], sum.o.v[1]}, o, to);
+    send({sum.o.v[2], sum.o.v[3]}, o + 2, to);
     if (column == to * slice) send({sum.m, sum.l}, sums.split_ml + at, to);
   }
 }
@@ -241,15 +245,17 @@ __device__ inline void StorePartial(const TensorAttentionArgs& args,
                                     const Place& place, const Sums& sums,
                                     int split) {
   const AttentionKernelArgs& a = args.attention;
-  for (int i = gpu::ThreadIndex(); i < place.rows * S::kDims / 2;
+  for (int i = gpu::ThreadIndex(); i < place.rows * S::kDims / 4;
        i += S::kThreads) {
-    const int row = i / (S::kDims / 2), column = i % (S::kDims / 2) * 2;
+    const int row = i / (S::kDims / 4), column = i % (S::kDims / 4) * 4;
     if (column >= a.q.cols) continue;
     const HeadOfToken head = HeadOf(args, place, row);
     float* const to =
         PartialOf(args, head.token, head.head) + split * SplitSize(a.q.cols);
     const SplitSum sum = SumOfWaves<S>(place, sums, row, column);
-    *reinterpret_cast<Pair*>(to + 2 + column) = sum.o;
+    Pair* const o = reinterpret_cast<Pair*>(to + 2 + column);
+    o[0] = {sum.o.v[0], sum.o.v[1]};
+    o[1] = {sum.o.v[2], sum.o.v[3]};
     if (column == 0) *reinterpret_cast<Pair*>(to) = {sum.m, sum.l};
   }
 }
