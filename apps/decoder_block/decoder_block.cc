@@ -8,6 +8,7 @@
 #include "lamina/attention/decode_attention.h"
 #include "lamina/attention/rope_append.h"
 #include "lamina/core/math.h"
+#include "lamina/core/profile_range.h"
 #include "lamina/core/status.h"
 #include "lamina/gemm/skinny_gemm.h"
 #include "lamina/norm/add_rms_norm.h"
@@ -459,6 +460,7 @@ absl::Status DecoderBlock::Decode(const DecoderBlockArgs& args,
       LAMINA_RETURN_IF_ERROR(args.events[i].Record(stream));
     }
     if (stage < args.first_stage || stage > args.last_stage) continue;
+    const ProfileRange range(stream, Name(stage));
     LAMINA_RETURN_IF_ERROR(AtStage(stage, call.Run(stage)));
   }
   if (!args.events.empty()) {

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -131,11 +134,35 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   return text;
 }
 
+// Ctrl-C and the like are not heard until a file has its name.
+// NOTE: a mask would not do: threads of OpenMP would hear them.
+class IgnoreInterrupts {
+ public:
+  IgnoreInterrupts() {
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      before_[i] = std::signal(kSignals[i], SIG_IGN);
+    }
+  }
+  ~IgnoreInterrupts() {
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      std::signal(kSignals[i], before_[i]);
+    }
+  }
+  IgnoreInterrupts(const IgnoreInterrupts&) = delete;
+  IgnoreInterrupts& operator=(const IgnoreInterrupts&) = delete;
+
+ private:
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+  std::array<void (*)(int), kSignals.size()> before_;
+};
+
 absl::Status WriteTextFile(const std::string& path, const std::string& text) {
   // NOTE: a device, a pipe or a link is written through. Renamed over, it would
   // be gone: as root, /dev/null for the whole machine.
   struct stat info = {};
   const bool replace = lstat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode);
+  std::optional<IgnoreInterrupts> ignore;
+  if (replace) ignore.emplace();
   const std::string target =
       replace ? absl::StrCat(path, ".tmp", getpid()) : path;
   std::ofstream file(target, std::ios::binary);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "lamina/core/copy.h"
 #include "lamina/core/math.h"
+#include "lamina/core/profile_range.h"
 #include "lamina/core/status.h"
 #include "lamina/reduce/reduce_rows.h"
 #include "lamina/tokens/advance_tokens.h"
@@ -94,6 +95,7 @@ absl::Status DecodeLoop::Prefill(int64_t sequence,
     MatrixView row = logits();
     row.data = row.Row<float>(sequence);
     row.rows = begin + step >= tokens.size() ? 1 : 0;
+    const ProfileRange range(stream_, "prefill");
     LAMINA_RETURN_IF_ERROR(
         model_->Forward({.tokens = part,
                          .sequence_ids = sequences,
@@ -169,6 +171,7 @@ absl::Status DecodeLoop::EnqueueAdvance(const Stream& stream) {
 }
 
 absl::Status DecodeLoop::EnqueueChoice(const Stream& stream) {
+  const ProfileRange range(stream, "choice");
   if (options_.sampling.temperature == 0) {
     LAMINA_RETURN_IF_ERROR(ReduceRows(
         {.x = logits(), .reduction = RowReduction::kArgMax, .y = ids()},
@@ -207,6 +210,7 @@ absl::Status DecodeLoop::Step(absl::Span<Event> events) {
         absl::StrCat("DecodeLoop: a sequence has all of its ",
                      model_->max_positions(), " positions"));
   }
+  const ProfileRange range(stream_, "decoding step");
   const Stream stream = stream_.WithOverlap(options_.overlap);
   recorded_ = false;
   if (furthest_ >= bound_) {

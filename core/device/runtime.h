@@ -64,6 +64,10 @@ gpu::Error EndCapture(const Stream& stream, void** graph);
 gpu::Error LaunchGraph(void* graph, const Stream& stream);
 void DestroyGraph(Device device, void* graph);
 
+// What profilers show as a range of this host thread's calls; they nest.
+void PushRange(const char* name);
+void PopRange();
+
 // A matrix in global memory for CopyTensor2D (core/device/async.cuh), copied in
 // boxes whose rows are 128-byte swizzled.
 struct TensorMapArgs {

@@ -3,9 +3,11 @@ tests run where the model is; everything else needs no file."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -145,6 +147,40 @@ class CommandLine(unittest.TestCase):
     def test_files_that_cannot_be_written_are_told_first(self):
         for path in ["/no/such/x", "/"]:
             self.expect_error(2, path, "block", "--trace", path)
+
+    def test_a_trace_that_does_not_arrive_is_an_error(self):
+        # Opens, and is full.
+        self.expect_error(2, "/dev/full: cannot write: No space", "block",
+                          "--shape", "smollm2-135m", "--iterations", "1",
+                          "--context", "4", "--trace", "/dev/full")
+        if os.path.exists(MODEL):
+            result = run("generate", "--model", MODEL, "--prompt", "x",
+                         "--max-tokens", "2", "--trace", "/dev/full")
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(b"/dev/full: cannot write", result.stderr)
+
+    def test_an_interrupted_trace_leaves_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for old in [None, b"old"]:
+                path = os.path.join(folder, "trace.json")
+                if old is not None:
+                    with open(path, "wb") as file:
+                        file.write(old)
+                block = subprocess.Popen(
+                    [LAMINA, "block", "--shape", "smollm2-135m", "--context",
+                     "4", "--iterations", "1000000", "--trace", path],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE)
+                time.sleep(1)
+                block.send_signal(signal.SIGINT)
+                out, _ = block.communicate(timeout=60)
+                self.assertEqual(block.returncode, -signal.SIGINT)
+                self.assertEqual(out, b"")
+                self.assertEqual(os.listdir(folder),
+                                 [] if old is None else ["trace.json"])
+                if old is not None:
+                    with open(path, "rb") as file:
+                        self.assertEqual(file.read(), old)
 
     def test_a_trace_is_written_through_a_link(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -18,6 +18,7 @@
 #include "lamina/attention/rope_append.h"
 #include "lamina/core/buffer.h"
 #include "lamina/core/device.h"
+#include "lamina/core/profile_range.h"
 #include "lamina/core/status.h"
 #include "lamina/core/stream.h"
 #include "lamina/core/views.h"
@@ -331,6 +332,13 @@ absl::Status Advance(const int64_t* ids, int64_t sequences, int64_t capacity,
                      .history = Matrix(history, slots, sequences),
                      .step = step},
                     stream);
+  return status;
+}
+
+absl::Status InRange(const SkinnyGemmArgs& args, Stream stream) {
+  // core/profile_range.h
+  const ProfileRange range(stream, "qkv");
+  absl::Status status = SkinnyGemm(args, stream);
   return status;
 }
 

@@ -32,6 +32,10 @@ struct SampleTokensKernelArgs {
 
 // How a row is spread over a GPU: a block, or a cluster of blocks when rows are
 // few and long.
+// H200, 2026-11-30, us a node of a graph with overlap, 128256 logits: a row in
+// 8 blocks 30 plain, 47 with top_k 40, 67 with top_p 0.9 (4 blocks: 49, 63, 97;
+// one: 190, 225, 317); 64 rows in 2 blocks each 115, 134, 228 (4: 129, 167,
+// 248). Half the lanes take 1.4 to 1.9 times as long.
 struct SampleTokensPlan {
   int lanes = 512;  // a block; 256 at least, which own the bins
   int cluster_blocks = 1;

@@ -2,6 +2,9 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#endif
 
 #include "absl/strings/str_cat.h"
 #include "lamina/core/device/cuda/device_guard.h"
@@ -215,6 +218,15 @@ void DestroyGraph(Device device, void* graph) {
     return cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
   });
 }
+
+// NVTX is a part of the toolkit, headers alone: a profiler brings the code.
+#if defined(NVTX_VERSION)
+void PushRange(const char* name) { nvtxRangePushA(name); }
+void PopRange() { nvtxRangePop(); }
+#else
+void PushRange(const char*) {}
+void PopRange() {}
+#endif
 
 Error MakeTensorMap(const TensorMapArgs& args, gpu::TensorMap* map) {
   static_assert(sizeof(gpu::TensorMap) == sizeof(CUtensorMap) &&

@@ -234,6 +234,9 @@ void DestroyGraph(Device device, void* graph) {
   });
 }
 
+void PushRange(const char*) {}
+void PopRange() {}
+
 Error MakeTensorMap(const TensorMapArgs&, gpu::TensorMap*) {
   return {hipErrorNotSupported};
 }
