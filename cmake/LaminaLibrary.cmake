@@ -36,6 +36,7 @@ function(lamina_library)
   target_link_libraries(${target}
     PUBLIC ${ARG_DEPS}
     PRIVATE ${ARG_PRIVATE_DEPS} $<BUILD_INTERFACE:lamina_flags>)
+  lamina_use_precompiled_headers(${target} lamina_library_headers)
 
   lamina_component(${ARG_NAME} ${target})
 
@@ -78,14 +79,18 @@ function(lamina_simt_library name)
         CONTENT "#include \"lamina/${name}/${source}\"\n")
       # Not the compiler that the pragmas are for. Kernels are run, not timed.
       set_source_files_properties(${generated} PROPERTIES
-        COMPILE_OPTIONS "-Wno-unknown-pragmas;-O1")
+        COMPILE_OPTIONS "-Wno-unknown-pragmas;-O1"
+        SKIP_PRECOMPILE_HEADERS ON)
       set(source ${generated})
     endif()
     list(APPEND sources ${source})
   endforeach()
   set(target lamina_${name}_simt)
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
-  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON
+    CXX_EXTENSIONS OFF)
+  lamina_use_precompiled_headers(${target} lamina_library_headers)
   target_compile_definitions(${target} PRIVATE LAMINA_SIMT=1)
   target_link_libraries(${target}
     PRIVATE lamina_${name} ${ARG_DEPS} lamina_flags)

@@ -63,8 +63,15 @@ function(lamina_test_target target)
   target_link_libraries(${target} PRIVATE
     ${ARGN} lamina_testing GTest::gtest_main GTest::gmock lamina_flags)
   target_include_directories(${target} PRIVATE ${lamina_SOURCE_DIR})
-  # Half the compile time of -O3; what is tested is optimised in its library.
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  lamina_use_precompiled_headers(${target} lamina_test_headers)
+  lamina_test_options(${target})
+endfunction()
+
+# How tests are compiled: half the compile time of -O3; what is tested is
+# optimised in its library.
+function(lamina_test_options target)
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
 function(lamina_discover_tests target prefix labels environment filter)
