@@ -67,19 +67,21 @@ endfunction()
 # operators run their GPU kernels on the host (core/device/simt): the kernels,
 # compiled by the C++ compiler from a generated source that includes the .cu
 # file, and the host code a second time, with LAMINA_SIMT=1. The CPU kernels
-# (*_cpu.cc) are those of lamina_<name>. lamina_test links them: see GPU there.
+# (*_cpu.cc, and those that row by row serve several) are those of
+# lamina_<name>. lamina_test links them: see GPU there.
 function(lamina_simt_library name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SRCS;DEPS")
-  list(FILTER ARG_SRCS EXCLUDE REGEX "_cpu\\.cc$|cpu_target\\.cc$")
+  list(FILTER ARG_SRCS EXCLUDE REGEX
+    "(_cpu|cpu_target|quantized_row|store_quantized)\\.cc$")
   set(sources "")
   foreach(source IN LISTS ARG_SRCS)
     if(source MATCHES "\\.cu$")
       set(generated ${CMAKE_CURRENT_BINARY_DIR}/simt/${source}.cc)
       file(CONFIGURE OUTPUT ${generated}
         CONTENT "#include \"lamina/${name}/${source}\"\n")
-      # Not the compiler that the pragmas are for. Kernels are run, not timed.
+      # Not the compiler that the pragmas are for. They include next to nothing.
       set_source_files_properties(${generated} PROPERTIES
-        COMPILE_OPTIONS "-Wno-unknown-pragmas;-O1"
+        COMPILE_OPTIONS -Wno-unknown-pragmas
         SKIP_PRECOMPILE_HEADERS ON)
       set(source ${generated})
     endif()
@@ -92,6 +94,8 @@ function(lamina_simt_library name)
     CXX_EXTENSIONS OFF)
   lamina_use_precompiled_headers(${target} lamina_library_headers)
   target_compile_definitions(${target} PRIVATE LAMINA_SIMT=1)
+  # What tests run is not timed.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${target}
     PRIVATE lamina_${name} ${ARG_DEPS} lamina_flags)
 endfunction()
