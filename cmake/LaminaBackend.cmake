@@ -38,7 +38,8 @@ elseif(LAMINA_GPU STREQUAL "hip")
 endif()
 if(LAMINA_SANITIZE)
   target_compile_options(lamina_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LAMINA_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LAMINA_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:$<TARGET_PROPERTY:LAMINA_TEST_CODE>>>:-fno-sanitize=undefined>)
   target_link_options(lamina_flags INTERFACE -fsanitize=${LAMINA_SANITIZE})
 endif()
 

@@ -31,7 +31,7 @@ function(configure folder)
   file(REMOVE_RECURSE "${WORK}/${folder}")
   run(COMMAND ${CMAKE_COMMAND} -G ${GENERATOR} -S ${CONSUMER}
       -B "${WORK}/${folder}" -DCMAKE_CXX_COMPILER=${CXX}
-      -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCONSUMER_COMPONENTS=norm
+      -DCONSUMER_COMPONENTS=norm
       ${ARG_UNPARSED_ARGUMENTS}
     FAIL ${ARG_FAIL})
 endfunction()
