@@ -1,7 +1,7 @@
 #include <cstddef>
 
+#include "lamina/activation/lean_swiglu.cuh"
 #include "lamina/activation/lean_swiglu.h"
-#include "lamina/core/gate.cuh"
 #include "lamina/quant/lean_rows_launch.cuh"
 
 namespace lamina::activation_internal {
@@ -9,21 +9,9 @@ namespace {
 
 using quant_internal::kLeanRowsBounds;
 using quant_internal::kLeanRowsVariantAt;
-using quant_internal::Lane;
 using quant_internal::LaunchLeanRows;
 using quant_internal::LeanRowsArgs;
 using quant_internal::LeanRowsPlan;
-
-template <class T>
-struct SwiGluSource {
-  using Type = T;
-  static constexpr int kInputs = 2;
-
-  template <int kColumns>
-  __device__ static Lane<kColumns> Results(const Lane<kColumns> (&inputs)[2]) {
-    return gpu::SwiGlu(inputs[0], inputs[1]);
-  }
-};
 
 template <class T, std::size_t kIndex>
 __global__ void __launch_bounds__((kLeanRowsBounds<T, kIndex>.lanes),
@@ -35,6 +23,7 @@ __global__ void __launch_bounds__((kLeanRowsBounds<T, kIndex>.lanes),
 
 template <class T>
 struct Kernels {
+  using Type = T;
   static constexpr int kInputs = 2;
 
   template <std::size_t kIndex>

@@ -2,19 +2,21 @@
 include(CMakePackageConfigHelpers)
 
 # lamina_library(NAME norm HDRS … SRCS … GPU_SRCS … DEPS … PRIVATE_DEPS …
-#   [CUDA_SRCS …] [HIP_SRCS …] [SIMT_SRCS …])
+#   [CUDA_SRCS …] [HIP_SRCS …] [SIMT_SRCS …] [MAY_SPILL])
 #
 # One static library lamina_<name> with the alias lamina::<name> and an include
 # root of its own: a build-tree link <root>/lamina/<name> -> source folder, so
 # that a header of a library that is not in DEPS cannot be included.
 # HDRS are the public headers, installed below include/lamina/<name>/ and
 # compiled alone by the target all_verify_interface_header_sets.
+# MAY_SPILL: kernels may keep registers in memory; else that is an error on the
+# architecture that is tuned.
 #
 # GPU_SRCS, kernels (.cu) and the host code that only they need (.cc), are part
 # of the library in a GPU build; CUDA_SRCS, HIP_SRCS in that vendor's. Without a GPU, and
 # with tests, they are in lamina_<name>_simt instead: see lamina_simt_library.
 function(lamina_library)
-  cmake_parse_arguments(ARG "" "NAME"
+  cmake_parse_arguments(ARG "MAY_SPILL" "NAME"
     "HDRS;SRCS;GPU_SRCS;CUDA_SRCS;HIP_SRCS;SIMT_SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target lamina_${ARG_NAME})
   add_library(${target} STATIC ${ARG_SRCS})
@@ -44,7 +46,7 @@ function(lamina_library)
     set(gpu_sources ${ARG_GPU_SRCS} ${ARG_CUDA_SRCS})
     target_sources(${target} PRIVATE ${gpu_sources})
     lamina_cuda_target(${target})
-    if(LAMINA_CUDA_ARCHITECTURES STREQUAL "90a")
+    if(LAMINA_CUDA_ARCHITECTURES STREQUAL "90a" AND NOT ARG_MAY_SPILL)
       lamina_cuda_forbid_spills(${target})
     endif()
     list(FILTER gpu_sources INCLUDE REGEX "\\.cu$")

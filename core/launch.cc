@@ -9,7 +9,8 @@ gpu::LaunchTarget TargetOf(const Stream& stream) {
   return {.stream = stream.handle(),
           .device = stream.device().index,
           .wave_size = GetDeviceInfo(stream.device()).wave_size,
-          .overlap = stream.overlap()};
+          .overlap = stream.overlap(),
+          .recording = stream.recording()};
 }
 
 absl::Status ToStatus(const char* op, gpu::Error error) {

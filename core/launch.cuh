@@ -1,7 +1,8 @@
 #pragma once
 
 // Launch(kernel, shape, target, args): the one place where kernels are
-// launched. A kernel takes one plain struct by value.
+// launched, or written down where the target says so. A kernel takes one plain
+// struct by value.
 
 #include "lamina/core/launch.h"
 
@@ -12,3 +13,19 @@
 #else
 #include "lamina/core/device/cuda/launch.cuh"
 #endif
+
+namespace lamina::gpu {
+
+// Nothing is launched for zero blocks.
+template <class Args>
+Error Launch(void (*kernel)(Args), const LaunchShape& shape,
+             const LaunchTarget& target, const Args& args) {
+  if (shape.blocks == 0) return {};
+  if (target.recording != nullptr) {
+    target.recording->launches.push_back({args, shape});
+    return {};
+  }
+  return Enqueue(kernel, shape, target, args);
+}
+
+}  // namespace lamina::gpu

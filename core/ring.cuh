@@ -51,7 +51,10 @@ class Ring {
   __device__ void AwaitEmpty(const Place& at) const {
     Await(empty(at), at.parity ^ 1);
   }
-  __device__ void Release(const Place& at) const { Arrive(empty(at)); }
+  // Counts as `count` releases.
+  __device__ void Release(const Place& at, int count = 1) const {
+    Arrive(empty(at), count);
+  }
 
   // `by` is at most the number of stages.
   __device__ void Advance(Place& at, int by = 1) const {
@@ -60,6 +63,14 @@ class Ring {
       at.stage -= stages_;
       at.parity ^= 1;
     }
+  }
+
+  // The same, for any number.
+  __device__ void Skip(Place& at, int by) const {
+    const int past = at.stage + by;
+    const int rounds = past / stages_;
+    at.stage = past - rounds * stages_;
+    at.parity ^= static_cast<uint32_t>(rounds) & 1;
   }
 
  private:

@@ -8,6 +8,10 @@
 
 namespace lamina {
 
+namespace gpu {
+struct Recording;  // core/launch.h
+}  // namespace gpu
+
 // Where an operator runs: a device and a queue on it. Does not own the queue.
 // Cheap to copy.
 //
@@ -41,6 +45,16 @@ class Stream {
     return stream;
   }
   bool overlap() const { return overlap_; }
+
+  // The same stream, on which operators write their kernels' launches down in
+  // `recording` instead of making them: for whoever makes something else of
+  // them (persistent/persistent_chain.h). On the CPU it does nothing.
+  Stream WithRecording(gpu::Recording* recording) const {
+    Stream stream = *this;
+    stream.recording_ = recording;
+    return stream;
+  }
+  gpu::Recording* recording() const { return recording_; }
   int num_threads() const { return num_threads_; }
 
  private:
@@ -51,6 +65,7 @@ class Stream {
   void* handle_;
   int num_threads_;
   bool overlap_ = false;
+  gpu::Recording* recording_ = nullptr;
 };
 
 // Waits until everything enqueued on the stream is done, and reports what went

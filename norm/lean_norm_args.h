@@ -22,6 +22,9 @@ struct LeanNormArgs {
   const void* weight = nullptr;
   void* out = nullptr;  // y, or the codes
   float* scales = nullptr;
+  // Set by the launcher: what the kernel is compiled for.
+  DType type = DType::kBF16;
+  LeanOutput output = LeanOutput::kY;
   // Bytes between rows.
   uint32_t x_pitch = 0;
   uint32_t residual_pitch = 0;

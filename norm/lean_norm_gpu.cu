@@ -33,6 +33,8 @@ gpu::Error Launch(LeanNormArgs args, const LeanNormPlan& plan,
                                .wave_size = target.wave_size};
   args.lanes = plan.split.lanes;
   args.late_dependents = plan.late_dependents;
+  args.type = DTypeOf<T>::value;
+  args.output = output;
   // A sum and a maximum, twice with many_rows.
   gpu::LaunchShape shape =
       gpu::RowShape(plan.split, args.rows, plan.many_rows ? 4 : 2);

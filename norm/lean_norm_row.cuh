@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "lamina/core/block.cuh"
 #include "lamina/core/octet.cuh"
 #include "lamina/core/quick_divide.cuh"
 #include "lamina/norm/lean_norm_args.h"
@@ -40,7 +41,8 @@ constexpr LeanNormBounds BoundsOf(const LeanNormVariant& variant,
           .blocks = gpu::BlocksAUnit(small ? 3 : 2, gpu::kWideLanes)};
 }
 
-template <class T, LeanNormVariant kVariant, bool kResidual>
+template <class T, LeanNormVariant kVariant, bool kResidual,
+          class Block = gpu::LaunchedBlock>
 class LeanNormRow {
  public:
   static constexpr int kOctets = kVariant.octets;
@@ -51,8 +53,8 @@ class LeanNormRow {
   using Octet = gpu::Octet;
   using Bits = gpu::OctetBits<T>;
 
-  __device__ explicit LeanNormRow(const LeanNormArgs& args)
-      : args_(args), lanes_(args.lanes, args.cols) {}
+  __device__ explicit LeanNormRow(const LeanNormArgs& args, Block block = {})
+      : args_(args), block_(block), lanes_(args.lanes, args.cols, 0, block) {}
 
   __device__ void Run() {
     Bits w[kOctets];
@@ -62,8 +64,8 @@ class LeanNormRow {
     }
     float scale = 1.0f;
     if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
-    if (kVariant.many_rows || !args_.late_dependents) gpu::AllowDependents();
-    gpu::WaitForPredecessor();
+    if (kVariant.many_rows || !args_.late_dependents) block_.AllowDependents();
+    block_.WaitForPredecessor();
 
     uint32_t row = static_cast<uint32_t>(lanes_.row());
     Fetched fetched = Load(row);
@@ -71,7 +73,7 @@ class LeanNormRow {
     if constexpr (!kVariant.many_rows) {
       OneRow(row, w, inverse, 0, fetched, row);
     } else {
-      const uint32_t stride = static_cast<uint32_t>(gpu::BlockCount());
+      const uint32_t stride = static_cast<uint32_t>(block_.Count());
       // NOTE: slots in turn: a lane may still read the last row's.
       for (int slot = 0; row < args_.rows; slot ^= 2) {
         const uint32_t next = row + stride;
@@ -190,7 +192,7 @@ class LeanNormRow {
     }
     const float mean = gpu::Divide(lanes_.AddChunkSums(0.0f, chunks, slot),
                                    static_cast<float>(args_.cols));
-    if (!kVariant.many_rows && args_.late_dependents) gpu::AllowDependents();
+    if (!kVariant.many_rows && args_.late_dependents) block_.AllowDependents();
     const float rstd = gpu::Divide(1.0f, gpu::SquareRoot(mean + args_.epsilon));
 #pragma unroll
     for (int k = 0; k < kOctets; ++k) {
@@ -282,7 +284,9 @@ class LeanNormRow {
   }
 
   const LeanNormArgs& args_;
-  gpu::RowLanes<kVariant.wave_size, kVariant.scope, kVariant.octets> lanes_;
+  [[no_unique_address]] Block block_;
+  gpu::RowLanes<kVariant.wave_size, kVariant.scope, kVariant.octets, Block>
+      lanes_;
 };
 
 }  // namespace lamina::norm_internal

@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lamina/core/block.cuh"
 #include "lamina/core/octet.cuh"
 #include "lamina/quant/fp8.cuh"
 #include "lamina/quant/lean_rows_args.h"
@@ -38,16 +39,16 @@ struct Lane {
   float v[kColumns];
 };
 
-template <class Source, LeanRowsVariant kVariant>
+template <class Source, LeanRowsVariant kVariant,
+          class Block = gpu::LaunchedBlock>
 class LeanRows {
  public:
-  __device__ explicit LeanRows(const LeanRowsArgs& args)
+  __device__ explicit LeanRows(const LeanRowsArgs& args, Block block = {})
       : args_(args),
-        block_in_row_(static_cast<uint32_t>(gpu::BlockIndex()) &
-                      args.blocks_mask),
-        first_row_(static_cast<uint32_t>(gpu::BlockIndex()) >>
-                   args.blocks_log2),
-        col_((block_in_row_ * static_cast<uint32_t>(gpu::BlockThreads()) +
+        block_(block),
+        block_in_row_(static_cast<uint32_t>(block.Index()) & args.blocks_mask),
+        first_row_(static_cast<uint32_t>(block.Index()) >> args.blocks_log2),
+        col_((block_in_row_ * static_cast<uint32_t>(block.Threads()) +
               static_cast<uint32_t>(gpu::ThreadIndex())) *
              kColumns) {}
 
@@ -85,7 +86,7 @@ class LeanRows {
 
   // First column of piece k of this lane; can be past the end.
   __device__ uint32_t Column(int k = 0) const {
-    return col_ + static_cast<uint32_t>(k * gpu::BlockThreads() * kColumns);
+    return col_ + static_cast<uint32_t>(k * block_.Threads() * kColumns);
   }
   __device__ bool Exists(int k = 0) const {
     return Column(k) < static_cast<uint32_t>(args_.cols);
@@ -220,14 +221,14 @@ class LeanRows {
   __device__ void RunElements() const {
     float scale = 1.0f;
     if constexpr (kOutput == LeanOutput::kStatic) scale = *args_.scales;
-    if (!args_.late_dependents) gpu::AllowDependents();
+    if (!args_.late_dependents) block_.AllowDependents();
     const bool exists = Exists();
     // Lanes of a wave meet for the scale of a block of columns.
     if (kOutput != LeanOutput::kPerBlock && !exists) return;
     uint32_t row = first_row_;
     uint64_t offset = InputOffset(row);
     gpu::Settle(offset);
-    gpu::WaitForPredecessor();
+    block_.WaitForPredecessor();
 
     if constexpr (!kVariant.many_rows) {
       Input input = LoadIf(exists, offset);
@@ -237,7 +238,7 @@ class LeanRows {
     } else {
       constexpr int kAhead = 4 / kInputs;
       const uint32_t rows =
-          static_cast<uint32_t>(gpu::BlockCount()) >> args_.blocks_log2;
+          static_cast<uint32_t>(block_.Count()) >> args_.blocks_log2;
       const uint64_t step = static_cast<uint64_t>(rows) * args_.x_pitch;
       const uint64_t out_step = static_cast<uint64_t>(rows) * args_.out_pitch;
       Input ahead[kAhead];
@@ -274,7 +275,7 @@ class LeanRows {
   __device__ void Finish(uint32_t row, char* out, bool exists,
                          const Input& input, float inverse) const {
     const Values values = Results(input);
-    if (!kVariant.many_rows && args_.late_dependents) gpu::AllowDependents();
+    if (!kVariant.many_rows && args_.late_dependents) block_.AllowDependents();
     if constexpr (kOutput == LeanOutput::kY) {
       StoreY(out, values);
     } else if constexpr (kOutput == LeanOutput::kStatic) {
@@ -295,11 +296,11 @@ class LeanRows {
   // ---- Rows -----------------------------------------------------------------
 
   __device__ void RunRows() const {
-    if (!args_.late_dependents) gpu::AllowDependents();
+    if (!args_.late_dependents) block_.AllowDependents();
     uint32_t row = first_row_;
     uint64_t offset = InputOffset(row);
     gpu::Settle(offset);
-    gpu::WaitForPredecessor();
+    block_.WaitForPredecessor();
 
     Input input[kPieces];
 #pragma unroll
@@ -309,7 +310,7 @@ class LeanRows {
     if constexpr (!kVariant.many_rows) {
       OneRow(row, input, 0, args_.rows);
     } else {
-      const uint32_t step = static_cast<uint32_t>(gpu::BlockCount());
+      const uint32_t step = static_cast<uint32_t>(block_.Count());
       // NOTE: slots in turn: a lane may still read the last row's.
       for (uint32_t slot = 0; row < args_.rows; slot ^= 1) {
         OneRow(row, input, slot, row + step);
@@ -333,7 +334,7 @@ class LeanRows {
       }
       amax = FiniteAbsMax(values[k], amax);
     }
-    if (!kVariant.many_rows && args_.late_dependents) gpu::AllowDependents();
+    if (!kVariant.many_rows && args_.late_dependents) block_.AllowDependents();
     const float scale = DynamicScale(RowMax(amax, slot));
     const float inverse = gpu::DynamicInverse(scale);
 #pragma unroll
@@ -347,10 +348,10 @@ class LeanRows {
   // block of the row. No value is NaN or has its sign set.
   __device__ float RowMax(float value, uint32_t slot) const {
     const uint32_t thread = static_cast<uint32_t>(gpu::ThreadIndex());
-    const uint32_t waves = static_cast<uint32_t>(gpu::BlockThreads()) / kWave;
+    const uint32_t waves = static_cast<uint32_t>(block_.Threads()) / kWave;
     const uint32_t count = waves << args_.blocks_log2;
     const uint32_t lane = thread % kWave;
-    float* const partial = gpu::SharedMemory<float>() + slot * count;
+    float* const partial = block_.template Shared<float>() + slot * count;
     float* const mine = partial + (block_in_row_ * waves + thread / kWave);
     value = gpu::WaveMax<kWave>(value);
     if constexpr (kCluster) {
@@ -362,7 +363,7 @@ class LeanRows {
       gpu::ClusterWait();
     } else {
       if (lane == 0) *mine = value;
-      gpu::BlockSync();
+      block_.Sync();
     }
     value = 0.0f;
 #pragma unroll 1
@@ -377,6 +378,7 @@ class LeanRows {
   }
 
   const LeanRowsArgs& args_;
+  [[no_unique_address]] Block block_;
   uint32_t block_in_row_;
   uint32_t first_row_;
   uint32_t col_;

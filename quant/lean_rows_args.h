@@ -20,6 +20,9 @@ struct LeanRowsArgs {
   const void* up = nullptr;  // of a second input, with x's pitch
   void* out = nullptr;       // y, or the codes
   float* scales = nullptr;
+  // Set by the launcher: what the kernel is compiled for.
+  DType type = DType::kBF16;
+  LeanOutput output = LeanOutput::kY;
   // Bytes between rows.
   uint32_t x_pitch = 0;
   uint32_t out_pitch = 0;

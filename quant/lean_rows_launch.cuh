@@ -27,13 +27,15 @@ inline constexpr LeanRowsBounds kLeanRowsBounds = {
         MaxLanes(kLeanRowsVariantAt<kIndex>))};
 
 // Kernels::Get<index>() is the kernel of a variant, of a source with
-// Kernels::kInputs inputs. plan.blocks() <= MaxBlocks.
+// Kernels::kInputs inputs of Kernels::Type. plan.blocks() <= MaxBlocks.
 template <class Kernels>
 gpu::Error LaunchLeanRows(LeanRowsArgs args, const LeanRowsPlan& plan,
                           const gpu::LaunchTarget& target) {
   args.blocks_log2 = static_cast<uint32_t>(plan.blocks_log2);
   args.blocks_mask = (1u << plan.blocks_log2) - 1;
   args.late_dependents = plan.late_dependents;
+  args.type = DTypeOf<typename Kernels::Type>::value;
+  args.output = plan.variant.output;
   LeanRowsVariant wanted = plan.variant;
   wanted.wave_size = target.wave_size;
   gpu::LaunchShape shape{.blocks = plan.blocks(), .threads = plan.lanes};

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 
+#include "lamina/core/block.cuh"
 #include "lamina/core/octet.cuh"
 #include "lamina/reduce/row_split.h"
 #include "lamina/reduce/wave_reduce.cuh"
@@ -24,23 +25,24 @@
 namespace lamina::gpu {
 
 // What one lane knows of its row. kOctets: how many octets it owns.
-template <int kWave, RowScope kScope, int kOctets>
+template <int kWave, RowScope kScope, int kOctets, class Block = LaunchedBlock>
 class RowLanes {
  public:
   // Of the grid that RowShape() describes; `lanes` is RowSplit::lanes, the
   // lanes of a block (kWave: of a row).
   // The grid's first row is `first_row`.
-  __device__ RowLanes(int lanes, int64_t cols, int64_t first_row = 0)
-      : cols_(cols) {
+  __device__ RowLanes(int lanes, int64_t cols, int64_t first_row = 0,
+                      Block block = {})
+      : block_(block), cols_(cols) {
     const int thread = ThreadIndex();
     if constexpr (kScope == RowScope::kWave) {
       lanes_ = lanes;
       lane_ = thread & (lanes - 1);
-      row_ = BlockIndex() * (BlockThreads() / lanes) + thread / lanes;
+      row_ = block_.Index() * (block_.Threads() / lanes) + thread / lanes;
     } else if constexpr (kScope == RowScope::kBlock) {
       lanes_ = lanes;
       lane_ = thread;
-      row_ = BlockIndex();
+      row_ = block_.Index();
     } else {
       lanes_ = lanes * ClusterBlocks();
       lane_ = lanes * ClusterRank() + thread;
@@ -163,7 +165,7 @@ class RowLanes {
   // NOTE: each reduction of a kernel has memory of its own, so that one barrier
   // is enough.
   __device__ float* Partials(int slot) const {
-    return SharedMemory<float>() + slot * kOctets * groups();
+    return block_.template Shared<float>() + slot * kOctets * groups();
   }
 
   template <class Value>
@@ -184,10 +186,11 @@ class RowLanes {
       ClusterArrive();
       ClusterWait();
     } else {
-      BlockSync();
+      block_.Sync();
     }
   }
 
+  [[no_unique_address]] Block block_;
   int64_t cols_;
   int64_t begin_ = 0;
   int64_t row_;

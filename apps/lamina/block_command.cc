@@ -266,7 +266,9 @@ absl::StatusOr<double> MeasureModel(const BlockOptions& options, Layers& layers,
                                     const Stream& stream) {
   LAMINA_ASSIGN_OR_RETURN(
       DecodeLoop loop,
-      DecodeLoop::Create(*layers.model, {.batch = options.batch}, stream));
+      DecodeLoop::Create(
+          *layers.model,
+          {.batch = options.batch, .persistent = options.persistent}, stream));
   for (int64_t s = 0; s < options.batch; ++s) {
     LAMINA_RETURN_IF_ERROR(loop.Assume(s, options.context + 1));
   }
@@ -297,7 +299,8 @@ struct Report {
   // kernel's that reads as many bytes, in the same kind of graph.
   std::array<double, kNumBlockStages> us{}, plain_us{}, limit_us{};
   double total_us = 0, total_plain_us = 0, total_limit_us = 0;
-  double model_us = 0;  // 0: not measured
+  double persistent_us = 0;  // a block, in a chain of all; 0: not measured
+  double model_us = 0;       // 0: not measured
   int64_t model_bytes = 0;
 
   double Limit(int64_t b) const {
@@ -336,6 +339,27 @@ absl::StatusOr<double> ReadLimit(int64_t bytes, const Stream& stream) {
                                bench::NodesFor(bytes, sets), sets, stream);
 }
 
+// All layers as one kernel: microseconds a layer.
+absl::StatusOr<double> MeasureChain(const Layers& layers,
+                                    const bench::Call& call,
+                                    const Report& report,
+                                    const Stream& stream) {
+  LAMINA_ASSIGN_OR_RETURN(
+      const PersistentChain chain,
+      PersistentChain::Make(stream, [&](const Stream& recording) {
+        for (int64_t layer = 0; layer < layers.count(); ++layer) {
+          LAMINA_RETURN_IF_ERROR(call(layer, recording));
+        }
+        return absl::OkStatus();
+      }));
+  LAMINA_ASSIGN_OR_RETURN(
+      const double us,
+      MeasureStages(
+          layers, [&](int64_t, const Stream& its) { return chain.Run(its); },
+          report.total_bytes * layers.count(), stream));
+  return us / static_cast<double>(layers.count());
+}
+
 absl::Status MeasureGraphs(const BlockOptions& options, const Layers& layers,
                            const Stream& stream, Report& report) {
   LAMINA_ASSIGN_OR_RETURN(const State state,
@@ -352,6 +376,10 @@ absl::Status MeasureGraphs(const BlockOptions& options, const Layers& layers,
       MeasureStages(layers, whole, report.total_bytes, stream));
   LAMINA_ASSIGN_OR_RETURN(report.total_limit_us,
                           ReadLimit(report.total_bytes, overlapped));
+  if (options.persistent) {
+    LAMINA_ASSIGN_OR_RETURN(report.persistent_us,
+                            MeasureChain(layers, whole, report, stream));
+  }
   for (size_t i = 0; i < report.us.size(); ++i) {
     const BlockStage stage = static_cast<BlockStage>(i);
     const bool fused = stage == BlockStage::kActivation &&
@@ -440,6 +468,9 @@ nlohmann::json ToJson(const BlockOptions& options, const Layers& layers,
         {"ratio", report.total_limit_us / report.total_us}}}};
   if (on_gpu) {
     json["total"]["plain_us"] = report.total_plain_us;
+    if (report.persistent_us > 0) {
+      json["total"]["persistent_us"] = report.persistent_us;
+    }
   } else {
     json["iterations"] = report.iterations;
   }
@@ -497,6 +528,10 @@ void PrintRows(const Report& report, bool on_gpu) {
   }
   row("total", report.total_us, report.total_plain_us, report.total_limit_us,
       report.total_bytes, 1);
+  if (report.persistent_us > 0) {
+    row("persistent", report.persistent_us, 0, report.total_limit_us,
+        report.total_bytes, 1);
+  }
 }
 
 void PrintModel(const BlockOptions& options, const Layers& layers,
@@ -516,6 +551,7 @@ absl::StatusOr<int> RunBlock(const BlockOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const ChosenStream chosen, ChooseStream(options));
   const Stream stream = chosen.stream;
   LAMINA_RETURN_IF_ERROR(CheckCanWrite(options.trace));
+  LAMINA_RETURN_IF_ERROR(CheckPersistent(options.persistent, stream.device()));
   LAMINA_ASSIGN_OR_RETURN(Layers layers, MakeLayers(options, stream));
   LAMINA_ASSIGN_OR_RETURN(const Report report,
                           MeasureAll(options, layers, stream));

@@ -90,7 +90,8 @@ class Generation {
                           .top_k = options_.top_k,
                           .top_p = static_cast<float>(options_.top_p),
                           .min_p = static_cast<float>(options_.min_p),
-                          .seed = options_.seed}},
+                          .seed = options_.seed},
+             .persistent = options_.persistent},
             stream_));
     LAMINA_RETURN_IF_ERROR(Prefill(loop));
     std::signal(SIGINT, OnInterrupt);
@@ -277,6 +278,7 @@ absl::StatusOr<int> RunGenerate(const GenerateOptions& options) {
   LAMINA_ASSIGN_OR_RETURN(const ChosenStream chosen, ChooseStream(options));
   const Stream stream = chosen.stream;
   LAMINA_RETURN_IF_ERROR(CheckCanWrite(options.trace));
+  LAMINA_RETURN_IF_ERROR(CheckPersistent(options.persistent, stream.device()));
   LAMINA_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                           Checkpoint::Open(options.model));
   LAMINA_ASSIGN_OR_RETURN(const Tokenizer tokenizer, LoadTokenizer(checkpoint));

@@ -177,6 +177,8 @@ class CommandLine {
                   "gated activation, all, none")
         ->check(kFusions)
         ->capture_default_str();
+    c->add_flag("--persistent", options.persistent,
+                "On a GPU: all blocks of a step as one kernel");
     c->add_option("--tuning", options.tuning,
                   "On a GPU: what lamina tune has written")
         ->check(RefuseEmpty);

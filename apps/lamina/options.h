@@ -38,9 +38,10 @@ struct BlockOptions : CommonOptions {
   std::string inputs = "none";  // quantised: none, per_row, static
   std::string activation_type;  // empty: f32 on the CPU, bf16 on a GPU
   std::string fuse = "none";
-  std::string tuning;    // a file of `lamina tune`
-  int64_t layers = 0;    // 0: enough to keep the caches cold
-  bool lm_head = false;  // a whole model of these layers, too
+  bool persistent = false;  // all blocks as one kernel
+  std::string tuning;       // a file of `lamina tune`
+  int64_t layers = 0;       // 0: enough to keep the caches cold
+  bool lm_head = false;     // a whole model of these layers, too
   int64_t batch = 1;
   int64_t context = 1024;
   int iterations = 0;  // 0: about a second's worth
@@ -59,7 +60,8 @@ struct GenerateOptions : CommonOptions {
   std::string kv = "bf16";
   std::string activation_type;  // empty: f32 on the CPU, bf16 on a GPU
   std::string fuse = "none";
-  std::string tuning;  // a file of `lamina tune`
+  bool persistent = false;  // all blocks as one kernel
+  std::string tuning;       // a file of `lamina tune`
   bool cublaslt = false;
   int64_t batch = 1;
   double temperature = 0;

@@ -192,6 +192,12 @@ absl::Status CheckCanWrite(const std::string& path) {
       absl::StrCat(path, ": cannot write: ", std::strerror(errno)));
 }
 
+absl::Status CheckPersistent(bool persistent, const Device& device) {
+  if (!persistent || device.backend != Backend::kCpu) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--persistent: a kernel of a GPU; give --backend cuda, or leave it out");
+}
+
 std::string HumanBytes(int64_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

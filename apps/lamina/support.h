@@ -61,6 +61,9 @@ absl::Status WriteTextFile(const std::string& path, const std::string& text);
 // long run. OK for "", which is no file.
 absl::Status CheckCanWrite(const std::string& path);
 
+// --persistent is for GPUs.
+absl::Status CheckPersistent(bool persistent, const Device& device);
+
 std::string HumanBytes(int64_t bytes);  // "1.5 GiB"
 
 // A bar on stderr, on a terminal only.

@@ -148,15 +148,25 @@ absl::Status DecodeLoop::Start() {
   return NoteChoice();
 }
 
+ForwardOnDeviceArgs DecodeLoop::ForwardArgs(absl::Span<Event> events) const {
+  return {.tokens = options_.batch,
+          .ids = At<int64_t>(ids_offset_),
+          .positions = At<int32_t>(positions_offset_),
+          .max_position = bound_ - 1,
+          .logits = logits(),
+          .events = events};
+}
+
 absl::Status DecodeLoop::EnqueueForward(const Stream& stream,
                                         absl::Span<Event> events) {
-  return model_->ForwardOnDevice({.tokens = options_.batch,
-                                  .ids = At<int64_t>(ids_offset_),
-                                  .positions = At<int32_t>(positions_offset_),
-                                  .max_position = bound_ - 1,
-                                  .logits = logits(),
-                                  .events = events},
-                                 stream);
+  ForwardOnDeviceArgs args = ForwardArgs(events);
+  if (options_.persistent && events.empty()) {
+    if (!blocks_.has_value()) {
+      LAMINA_ASSIGN_OR_RETURN(blocks_, model_->MakeChain(args, stream_));
+    }
+    args.blocks = &*blocks_;
+  }
+  return model_->ForwardOnDevice(args, stream);
 }
 
 absl::Status DecodeLoop::EnqueueAdvance(const Stream& stream) {
@@ -216,6 +226,7 @@ absl::Status DecodeLoop::Step(absl::Span<Event> events) {
   if (furthest_ >= bound_) {
     bound_ = PositionBound(furthest_, model_->max_positions());
     graph_.reset();
+    blocks_.reset();
   } else if (options_.record && events.empty() && !graph_.has_value()) {
     // NOTE: only now: the step before ran these very kernels, so that none is
     // loaded while the stream is recorded.

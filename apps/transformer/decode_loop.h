@@ -57,6 +57,9 @@ struct DecodeLoopOptions {
   // On a GPU: record steps. Not on the vendor's default stream.
   bool record = true;
   bool overlap = true;  // on a GPU: kernels start early (Stream::WithOverlap)
+  // All blocks of a step as one kernel (PersistentChain); Unimplemented where
+  // there is none. Results have the same bits.
+  bool persistent = false;
 };
 
 // One past the positions that a recording for `position` serves, at most
@@ -115,6 +118,7 @@ class DecodeLoop {
       : model_(&model), options_(options), stream_(stream) {}
 
   absl::Status Allocate();
+  ForwardOnDeviceArgs ForwardArgs(absl::Span<Event> events) const;
   absl::Status EnqueueForward(const Stream& stream, absl::Span<Event> events);
   absl::Status EnqueueAdvance(const Stream& stream);
   absl::Status EnqueueChoice(const Stream& stream);
@@ -139,7 +143,8 @@ class DecodeLoop {
   int64_t history_offset_ = 0, logits_offset_ = 0;
   std::array<Event, kHistory> chosen_;  // by choice
   std::optional<Graph> graph_;
-  int64_t bound_ = 0;  // of the positions that graph_ serves
+  std::optional<PersistentChain> blocks_;
+  int64_t bound_ = 0;  // of the positions that graph_ and blocks_ serve
   bool recorded_ = false;
   std::vector<int32_t> lengths_;  // of the prompts
   int64_t furthest_ = 0;          // the next position of the longest sequence

@@ -331,7 +331,9 @@ absl::Status Transformer::ForwardOnDevice(const ForwardOnDeviceArgs& args,
                                     .ids = Vector(args.ids, args.tokens),
                                     .y = residual},
                                    stream));
-  LAMINA_RETURN_IF_ERROR(RunBlocks(args, residual, delta, stream));
+  LAMINA_RETURN_IF_ERROR(args.blocks != nullptr
+                             ? args.blocks->Run(stream)
+                             : RunBlocks(args, residual, delta, stream));
   Event* const events =
       args.events.empty() ? nullptr : &args.events[args.events.size() - 2];
   if (events != nullptr) LAMINA_RETURN_IF_ERROR(events[0].Record(stream));
@@ -342,6 +344,15 @@ absl::Status Transformer::ForwardOnDevice(const ForwardOnDeviceArgs& args,
   }
   if (events != nullptr) LAMINA_RETURN_IF_ERROR(events[1].Record(stream));
   return absl::OkStatus();
+}
+
+absl::StatusOr<PersistentChain> Transformer::MakeChain(
+    const ForwardOnDeviceArgs& args, Stream stream) {
+  LAMINA_RETURN_IF_ERROR(CheckSizes(args.tokens, args.logits, args.events));
+  return PersistentChain::Make(stream, [&](const Stream& recording) {
+    return RunBlocks(args, State(residual_offset_, args.tokens),
+                     State(delta_offset_, args.tokens), recording);
+  });
 }
 
 absl::Status Transformer::RunBlocks(const ForwardOnDeviceArgs& args,

@@ -27,6 +27,7 @@
 #include "lamina/core/buffer.h"
 #include "lamina/decoder_block/decoder_block.h"
 #include "lamina/model/checkpoint.h"
+#include "lamina/persistent/persistent_chain.h"
 #include "lamina/transformer/weights.h"
 
 namespace lamina {
@@ -89,6 +90,8 @@ struct ForwardOnDeviceArgs {
   const int32_t* positions = nullptr;     // [tokens]
   int64_t max_position = 0;               // no position is larger
   MatrixView logits = {};
+  // MakeChain's for the same arguments: it runs the blocks, without events.
+  const PersistentChain* blocks = nullptr;
   absl::Span<Event> events = {};
   std::function<void(int64_t, BlockStage, const ConstMatrixView&)>
       observe_input = {};
@@ -113,6 +116,11 @@ class Transformer {
   [[nodiscard]] absl::Status Forward(const ForwardArgs& args, Stream stream);
   [[nodiscard]] absl::Status ForwardOnDevice(const ForwardOnDeviceArgs& args,
                                              Stream stream);
+
+  // All blocks as one kernel, with the bits of ForwardOnDevice. Unimplemented
+  // where PersistentChain does not take them.
+  absl::StatusOr<PersistentChain> MakeChain(const ForwardOnDeviceArgs& args,
+                                            Stream stream);
 
   const ModelConfig& config() const { return config_; }
   const DecoderBlock& block() const { return *block_; }

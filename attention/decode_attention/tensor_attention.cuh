@@ -27,6 +27,7 @@
 
 #include "lamina/attention/decode_attention/tensor_copies.cuh"
 #include "lamina/attention/decode_attention/tensor_sums.cuh"
+#include "lamina/core/block.cuh"
 
 namespace lamina::attention_internal::tensor {
 
@@ -44,9 +45,9 @@ LAMINA_HD constexpr TensorLayout LayoutOf(const TensorAttentionArgs& args) {
        .received_columns = receives ? 1 << args.slice_shift : 0});
 }
 template <class S>
-__device__ inline Sums SumsOf(const TensorAttentionArgs& args, int rows) {
+__device__ inline Sums SumsOf(const TensorAttentionArgs& args, int rows,
+                              char* shared) {
   const TensorLayout layout = LayoutOf<S>(args);
-  char* const shared = gpu::SharedMemory<char>();
   const auto at = [&](int64_t bytes) {
     return reinterpret_cast<float*>(shared + bytes);
   };
@@ -61,14 +62,15 @@ __device__ inline Sums SumsOf(const TensorAttentionArgs& args, int rows) {
 }
 
 // The block's splits. `send(split)`: the waves' sums of that split are shared.
-template <class S, class Send>
+template <class S, class Block, class Send>
 __device__ inline void AttendSplits(const TensorAttentionArgs& args,
-                                    const Place& place,
+                                    Block block, const Place& place,
                                     const Queries<S>& queries, const Sums& sums,
                                     Send&& send) {
   const int wave = gpu::ThreadIndex() / kWave;
   const int stages = args.stages;
-  char* const ring = gpu::SharedMemory<char>() + wave * stages * S::kStageBytes;
+  char* const ring =
+      block.template Shared<char>() + wave * stages * S::kStageBytes;
   TileCopier<S> copier(args, place);
   State<S> state;
   int split = place.first_split;
@@ -107,22 +109,23 @@ __device__ inline void AttendSplits(const TensorAttentionArgs& args,
       }
       // NOTE: the sums of the split before have been added, or the rings in
       // their place have been read.
-      if (split != place.first_split || !args.run_ahead) gpu::BlockSync();
+      if (split != place.first_split || !args.run_ahead) block.Sync();
       ShareState<S>(place, sums, state);
-      gpu::BlockSync();
+      block.Sync();
       send(split);
       ++split;
     }
     gpu::WaitAsyncCopies();
-    if (begin < place.tile_end) gpu::BlockSync();  // the rings are free again
+    if (begin < place.tile_end) block.Sync();  // the rings are free again
   }
 }
 
-template <class S>
-__device__ inline void Attend(const TensorAttentionArgs& args) {
-  Place place = PlaceOf(args);
+template <class S, class Block = gpu::LaunchedBlock>
+__device__ inline void Attend(const TensorAttentionArgs& args,
+                              Block block = {}) {
+  Place place = PlaceOf(args, block.Index());
   if (args.prefetch_rows > 0) PrefetchTiles<S>(args, place);
-  gpu::WaitForPredecessor();
+  block.WaitForPredecessor();
   const TokenPlace token = LoadToken(args, place.token);
   Queries<S> queries;
   // NOTE: one token's queries are on their way while its position is read.
@@ -134,7 +137,7 @@ __device__ inline void Attend(const TensorAttentionArgs& args) {
   Complete(args, token, place);
   if (!place.works) return;  // the whole cluster
   if constexpr (S::kGroups > 1) queries.Load(args.attention, place);
-  const Sums sums = SumsOf<S>(args, place.rows);
+  const Sums sums = SumsOf<S>(args, place.rows, block.template Shared<char>());
   const int slots = static_cast<int>(args.slots.divisor);
   const bool meets = args.cluster_blocks == slots;
   const bool clustered = meets && slots > 1;
@@ -153,7 +156,7 @@ __device__ inline void Attend(const TensorAttentionArgs& args) {
     gpu::ClusterArriveRelaxed();
   }
   queries.Scale(args.attention);
-  AttendSplits<S>(args, place, queries, sums, [&](int split) {
+  AttendSplits<S>(args, block, place, queries, sums, [&](int split) {
     if (!meets) return StorePartial<S>(args, place, sums, split);
     await_all();
     SendSplit<S>(args, place, sums, split);
@@ -163,7 +166,7 @@ __device__ inline void Attend(const TensorAttentionArgs& args) {
   if (clustered) {
     gpu::Await(sums.phaser, 0);
   } else {
-    gpu::BlockSync();
+    block.Sync();
   }
   StoreSlice<S>(args, place, sums);
 }

@@ -74,6 +74,11 @@ struct TensorAttentionArgs {
   LAMINA_HD int rows() const { return run_tokens * group_rows; }
 };
 
+// Of the launch that adds up what the splits have left in `partials`.
+struct FoldSplitsArgs {
+  TensorAttentionArgs attention = {};
+};
+
 // What a kernel is compiled for.
 struct TensorAttentionVariant {
   DType type = DType::kBF16;  // of q and y: BF16 or F16

@@ -49,10 +49,10 @@ __global__ void __launch_bounds__(
 constexpr int kFoldSplitsThreads = 128;
 template <class T>
 __global__ void __launch_bounds__(kFoldSplitsThreads)
-    FoldSplitsKernel(TensorAttentionArgs args) {
+    FoldSplitsKernel(FoldSplitsArgs args) {
   gpu::AllowDependents();
   gpu::WaitForPredecessor();
-  tensor::FoldSplits<T>(args);
+  tensor::FoldSplits<T>(args.attention);
 }
 
 template <class T, std::size_t kIndex>
@@ -83,7 +83,7 @@ gpu::Error LaunchTensorVariant(TensorAttentionArgs args, int64_t tokens,
     return gpu::Launch(
         &FoldSplitsKernel<T>,
         {.blocks = count * attention.q.rows, .threads = kFoldSplitsThreads},
-        fold, args);
+        fold, FoldSplitsArgs{args});
   });
 }
 

@@ -57,10 +57,11 @@ __device__ inline bool Continues(const AttentionKernelArgs& a,
 }
 
 // The part of it that follows from the block's index.
-__device__ inline Place PlaceOf(const TensorAttentionArgs& args) {
+__device__ inline Place PlaceOf(const TensorAttentionArgs& args,
+                                int64_t block) {
   const AttentionKernelArgs& a = args.attention;
   Place place;
-  uint32_t rest = static_cast<uint32_t>(gpu::BlockIndex());
+  uint32_t rest = static_cast<uint32_t>(block);
   const auto take = [&](const FastDivisor& divisor) {
     const uint32_t quotient = divisor.Quotient(rest);
     const uint32_t remainder = rest - quotient * divisor.divisor;

@@ -276,6 +276,19 @@ __device__ inline void StoreAbsent(const TensorAttentionArgs& args,
 // Splits whose loads all start at once.
 constexpr int kFewSplits = 16;
 
+// A column of a token's head, before v_scale.
+__device__ inline float FoldedValue(const TensorAttentionArgs& args,
+                                    int64_t token, int head, int column) {
+  const float* const partial = PartialOf(args, token, head);
+  const int size = static_cast<int>(SplitSize(args.attention.q.cols));
+  const auto sum = [&]<int kMost>() {
+    return SumOfSplits<kMost>(reinterpret_cast<const Pair*>(partial), size / 2,
+                              partial + 2 + column, size, args.max_splits);
+  };
+  return args.max_splits <= kFewSplits ? sum.template operator()<kFewSplits>()
+                                       : sum.template operator()<0>();
+}
+
 // A token's head, a block each.
 template <class T>
 __device__ inline void FoldSplits(const TensorAttentionArgs& args) {
@@ -283,18 +296,10 @@ __device__ inline void FoldSplits(const TensorAttentionArgs& args) {
   const int heads = static_cast<int>(a.q.rows);
   const int64_t token = a.first_token + gpu::BlockIndex() / heads;
   const int head = static_cast<int>(gpu::BlockIndex() % heads);
-  const float* const partial = PartialOf(args, token, head);
-  const int size = static_cast<int>(SplitSize(a.q.cols));
-  const auto sum = [&]<int kMost>(int column) {
-    return SumOfSplits<kMost>(reinterpret_cast<const Pair*>(partial), size / 2,
-                              partial + 2 + column, size, args.max_splits);
-  };
   for (int column = gpu::ThreadIndex(); column < a.q.cols;
        column += gpu::BlockThreads()) {
     StoreValue<T>(a, token, head, column,
-                  args.max_splits <= kFewSplits
-                      ? sum.template operator()<kFewSplits>(column)
-                      : sum.template operator()<0>(column));
+                  FoldedValue(args, token, head, column));
   }
 }
 

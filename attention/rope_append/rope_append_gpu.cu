@@ -11,6 +11,7 @@ gpu::Error LaunchType(RopeAppendKernelArgs args, int64_t tokens, bool octets,
   const int64_t heads = args.q.rows + args.k.rows + args.v.rows;
   const int64_t units = CeilDiv(args.head_dim, octets ? 16 : 2);
   const int64_t blocks = CeilDiv(heads * units, kRopeAppendThreads);
+  args.octets = octets;
   args.units = MakeFastDivisor(units);
   args.blocks = MakeFastDivisor(blocks);
   const int64_t most =

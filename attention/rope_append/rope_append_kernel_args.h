@@ -25,6 +25,7 @@ struct RopeAppendKernelArgs {
   bool adjacent = false;  // RopePairing
   const int32_t* sequence_ids = nullptr;
   const int32_t* positions = nullptr;
+  bool octets = false;  // set by the launcher
   // Of a launch:
   int64_t first_token = 0;
   FastDivisor units = {};   // of a head

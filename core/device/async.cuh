@@ -18,9 +18,9 @@
 //              come, and the next one, of the other parity, begins. InitPhaser
 //              by one thread, PublishPhasers by the same one, then a barrier of
 //              the block.
-//              Arrive; ArriveExpecting(phaser, bytes): and so many bytes of
-//              this phase are to come; ArriveWhenCopied: the arrival happens
-//              when all own copies before it have landed.
+//              Arrive(phaser, count = 1); ArriveExpecting(phaser, bytes): and
+//              so many bytes of this phase are to come; ArriveWhenCopied: the
+//              arrival happens when all own copies before it have landed.
 //              Await(phaser, parity): until the latest phase of that parity has
 //              ended. A phaser whose first phase is under way counts as one
 //              whose phase of parity 1 has ended.
@@ -39,6 +39,18 @@
 // Order        PublishToAsync(): what this thread has written to shared memory,
 //              or waited for, can be read by the tensor cores and by bulk
 //              copies that start behind a later barrier or arrival
+//              PublishToAsyncEverywhere(): also what it has written to global
+//              memory, or been signalled
+// Blocks       that run at the same time (LaunchShape::together) tell each
+// other
+//              what they have done: Signal(counter): one more, after all that
+//              this thread has written and what it has seen, behind barriers,
+//              of others. SignalAndCount: the same; returns how many there
+//              were, and what these came after can be read.
+//              AwaitSignals(counter, wanted, stage): until there are `wanted`
+//              or, as counters may wrap, up to 2^31 more; then all that the
+//              signals came after can be read. `stage` is for the report that
+//              they never come.
 // Threads      ElectOne(): true in one lane of the wave, all lanes take part;
 //              SyncGroup(barrier, threads): a barrier of whole waves, barriers
 //              1 to 15

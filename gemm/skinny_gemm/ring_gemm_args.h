@@ -198,6 +198,7 @@ struct RingGemmArgs {
   int tail_bytes = 0;   // of a row after these
   int cols = 0;         // of y, a cluster: so many,
   int more_cols = 0;    // and one more in so many of the first clusters
+  int x_releases = 1;   // of a stage of x, by each wave that has used it
 };
 
 // By types; plan.variant.types is theirs.

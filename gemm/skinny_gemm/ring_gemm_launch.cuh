@@ -34,7 +34,9 @@ __global__ void __launch_bounds__(
     RingGemmThreads(MaxConsumers(kRingVariantAt<kTypes, kIndex>)), 1)
     RingGemmKernel(const __grid_constant__ RingGemmArgs args) {
   if constexpr (gpu::kHasWgmma) {
-    RingGemm<kRingVariantAt<kTypes, kIndex>>(args).Run();
+    RingGemm<kRingVariantAt<kTypes, kIndex>>(
+        args, &args.x_map, &args.w_map, static_cast<int>(gpu::BlockIndex()))
+        .Run();
   } else {
     gpu::WarpgroupFence();  // stops the kernel
   }

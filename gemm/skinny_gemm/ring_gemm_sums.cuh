@@ -85,6 +85,8 @@ class RingTileSums {
   __device__ RingTileSums(const RingGemmArgs& args, const Epilogue& epilogue,
                           const RingTile& tile, const float* x_scales)
       : args_(args),
+        segment_bytes_(args.layout.segment_bytes),
+        pairs_(args.plan.pairs),
         x_scales_(x_scales),
         thread_(epilogue.gated(), args.plan.pairs) {
     if constexpr (kVariant.block_scales) {
@@ -114,12 +116,12 @@ class RingTileSums {
   __device__ void Add(int step, const uint8_t* w, const uint8_t* x) {
     if constexpr (kFromRegisters) {
       if (!thread_.gated() &&
-          args_.layout.segment_bytes <= kRingTileRows / 2 * kSegmentBytes) {
+          segment_bytes_ <= kRingTileRows / 2 * kSegmentBytes) {
         AddSegments<1>(step, w, x);
         return;
       }
     } else if constexpr (kTakesPairs) {
-      if (args_.plan.pairs) {
+      if (pairs_) {
         AddPairs(w, x);
         return;
       }
@@ -130,7 +132,7 @@ class RingTileSums {
   // Adds up what ran side by side. Once, after all stages.
   __device__ void Join() {
     if constexpr (kTakesPairs && !kPromote) {
-      if (args_.plan.pairs) AddOwnSegments(pair_sums_);
+      if (pairs_) AddOwnSegments(pair_sums_);
     }
 #pragma unroll
     for (int set = 1; set < kSumSets; ++set) {
@@ -235,7 +237,7 @@ class RingTileSums {
     // a thread has. Scales have to be, to be in registers.
 #pragma unroll(kChains == 1 && !kScalesAhead ? 1 : kSegments)
     for (int segment = 0; segment < kSegments; segment += kTogether) {
-      const uint8_t* const w_part = w + segment * args_.layout.segment_bytes;
+      const uint8_t* const w_part = w + segment * segment_bytes_;
       const uint8_t* const x_part = x + segment * kXSegmentBytes;
       if constexpr (kPromote) {
         float products[kChains][kSums];
@@ -256,8 +258,7 @@ class RingTileSums {
     if constexpr (kFromRegisters) {
       MultiplyWidened<kHalves>(w, x, d[0]);
     } else {
-      const auto segment_bytes =
-          static_cast<uint32_t>(args_.layout.segment_bytes);
+      const auto segment_bytes = static_cast<uint32_t>(segment_bytes_);
       const uint64_t a = gpu::SwizzledTile(w);
       const uint64_t b = gpu::SwizzledTile(x);
       gpu::WarpgroupFence();
@@ -378,6 +379,8 @@ class RingTileSums {
   }
 
   const RingGemmArgs& args_;
+  const int segment_bytes_;
+  const bool pairs_;
   const float* x_scales_;
   RingThread<kVariant> thread_;
   int weight_row_[2] = {};

@@ -20,7 +20,10 @@ template <RingGemmVariant kVariant>
 class RingWeightLoader {
  public:
   __device__ RingWeightLoader(const RingGemmArgs& args, int thread)
-      : args_(args),
+      : next_(args.rows.next),
+        up_(args.rows.up),
+        whole_steps_(args.whole_steps),
+        none_(args.gemm.w),
         first_row_(thread / kColumns),
         column_(thread % kColumns % kSegmentColumns) {
     const int column = thread % kColumns;
@@ -36,18 +39,15 @@ class RingWeightLoader {
   }
 
   // Where a column of y begins.
-  __device__ const char* Column(int col) const {
-    return from_ + col * args_.rows.next;
-  }
+  __device__ const char* Column(int col) const { return from_ + col * next_; }
 
   // `cols` columns of y, of which `from` is the first one's Column() plus steps
   // of K, to a stage.
   __device__ void Load(const char* from, int cols, int step,
                        uint8_t* stage) const {
     LoadRows(from, cols, step, stage + to_);
-    if (args_.rows.up != 0) {
-      LoadRows(from + args_.rows.up, cols, step,
-               stage + to_ + 8 * kSegmentBytes);
+    if (up_ != 0) {
+      LoadRows(from + up_, cols, step, stage + to_ + 8 * kSegmentBytes);
     }
   }
 
@@ -62,16 +62,16 @@ class RingWeightLoader {
   // Of the row of the tile's column `col`, or of its gate: with a gate, every
   // eight rows of gates are followed by those of their ups.
   __device__ int TileRow(int col) const {
-    return args_.rows.up == 0 ? col : col + col / 8 * 8;
+    return up_ == 0 ? col : col + col / 8 * 8;
   }
 
   __device__ void LoadRows(const char* from, int cols, int step,
                            uint8_t* to) const {
     // NOTE: settled, or it is loaded and multiplied anew for every row.
-    auto hop = static_cast<uint64_t>(kStep * args_.rows.next);
+    auto hop = static_cast<uint64_t>(kStep * next_);
     gpu::Settle(hop);
     const int advance = TileRow(kAtOnce * kStep) * kSegmentBytes;
-    if (step < args_.whole_steps) {
+    if (step < whole_steps_) {
 #pragma unroll 1
       for (int row = first_row_; row < cols; row += kAtOnce * kStep) {
 #pragma unroll
@@ -84,19 +84,21 @@ class RingWeightLoader {
         to += advance;
       }
     } else {
-      const int bytes = step == args_.whole_steps ? tail_ : 0;
+      const int bytes = step == whole_steps_ ? tail_ : 0;
       // NOTE: the source of no bytes has to exist too.
-      const void* const none = args_.gemm.w;
 #pragma unroll 1
       for (int row = first_row_; row < cols; row += kStep) {
         gpu::CopyAsync16(to + Swizzled(TileRow(row), column_),
-                         bytes > 0 ? from : none, bytes);
+                         bytes > 0 ? from : none_, bytes);
         from += hop;
       }
     }
   }
 
-  const RingGemmArgs& args_;
+  const int64_t next_;
+  const int64_t up_;
+  const int whole_steps_;
+  const void* const none_;
   int first_row_;
   int column_;  // of 16 bytes, in its segment
   const char* from_;

@@ -1,21 +1,11 @@
 #include <cstddef>
 
 #include "lamina/quant/lean_rows_launch.cuh"
+#include "lamina/quant/quantize/lean_quantize.cuh"
 #include "lamina/quant/quantize/lean_quantize.h"
 
 namespace lamina::quant_internal {
 namespace {
-
-template <class T>
-struct PlainSource {
-  using Type = T;
-  static constexpr int kInputs = 1;
-
-  template <int kColumns>
-  __device__ static Lane<kColumns> Results(const Lane<kColumns> (&inputs)[1]) {
-    return inputs[0];
-  }
-};
 
 template <class T, std::size_t kIndex>
 __global__ void __launch_bounds__((kLeanRowsBounds<T, kIndex>.lanes),
@@ -26,6 +16,7 @@ __global__ void __launch_bounds__((kLeanRowsBounds<T, kIndex>.lanes),
 
 template <class T>
 struct Kernels {
+  using Type = T;
   static constexpr int kInputs = 1;
 
   template <std::size_t kIndex>

@@ -162,6 +162,26 @@ __global__ void __launch_bounds__(128) GroupSyncKernel(GroupSyncArgs args) {
   args.sums[thread] = number;
 }
 
+__global__ void SignalsKernel(SignalsArgs args) {
+  if constexpr (gpu::kHasPhasers) {
+    if (gpu::ThreadIndex() != 0) return;
+    const int blocks = static_cast<int>(gpu::BlockCount());
+    const int block = static_cast<int>(gpu::BlockIndex());
+    for (int round = 0; round < args.rounds; ++round) {
+      if (round > 0) {
+        gpu::AwaitSignals(args.signals + round - 1,
+                          args.first + static_cast<uint32_t>(blocks),
+                          round - 1);
+      }
+      const uint32_t* const from = args.values + round % 2 * blocks;
+      uint32_t* const to = args.values + (round + 1) % 2 * blocks;
+      to[block] = from[block] + from[(block + 1) % blocks];
+      if (round == 1 && block == args.silent_block) continue;
+      gpu::Signal(args.signals + round);
+    }
+  }
+}
+
 }  // namespace
 
 gpu::Error LaunchOwnCopies(const OwnCopiesArgs& args,
@@ -187,6 +207,13 @@ gpu::Error LaunchRing(const RingArgs& args, int blocks,
                  .threads = 32 + kProducers,
                  .shared_bytes = kRingStages * kStageBytes + kPhaserBytes},
                 target, args);
+}
+
+gpu::Error LaunchSignals(const SignalsArgs& args, int blocks,
+                         const gpu::LaunchTarget& target) {
+  return Launch(SignalsKernel,
+                {.blocks = blocks, .threads = 32, .together = true}, target,
+                args);
 }
 
 gpu::Error LaunchBox(const BoxArgs& args, const gpu::LaunchTarget& target) {

@@ -33,6 +33,18 @@ struct GroupsArgs {
 gpu::Error LaunchGroups(const GroupsArgs& args,
                         const gpu::LaunchTarget& target);
 
+// Blocks that run together pass a sum on, block by block, in `rounds` stages:
+// each stage every block adds what its neighbour has written in the last one.
+struct SignalsArgs {
+  uint32_t* values = nullptr;   // [2][blocks]
+  uint32_t* signals = nullptr;  // [rounds], 0 or any number
+  uint32_t first = 0;           // that number
+  int rounds = 0;
+  int silent_block = -1;  // does not signal stage 1
+};
+gpu::Error LaunchSignals(const SignalsArgs& args, int blocks,
+                         const gpu::LaunchTarget& target);
+
 // Two waves fill a ring of stages, a third adds up 32 bytes a lane and stage.
 inline constexpr int kRingStages = 3;
 inline constexpr int kStageBytes = 1024;

@@ -252,6 +252,54 @@ TEST_F(Ring, WithoutAwaitThereIsPoison) {
   EXPECT_EQ(Run(args)[0], kPoisonSum);
 }
 
+std::vector<uint32_t> PassedOn(int blocks, int rounds) {
+  std::vector<uint32_t> values(static_cast<size_t>(blocks));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<uint32_t>(i * i + 1);
+  }
+  for (int round = 0; round < rounds; ++round) {
+    const std::vector<uint32_t> before = values;
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = before[i] + before[(i + 1) % before.size()];
+    }
+  }
+  return values;
+}
+
+// Counters that wrap, too.
+TEST_F(Async, BlocksSignalEachOther) {
+  constexpr int kBlocks = 9, kRounds = 6;
+  for (const uint32_t first : {0u, 0xfffffffcu}) {
+    std::vector<uint32_t> initial = PassedOn(kBlocks, 0);
+    initial.resize(2 * kBlocks);
+    DeviceArray<uint32_t> values = OnDevice(initial);
+    DeviceArray<uint32_t> signals =
+        OnDevice(std::vector<uint32_t>(kRounds, first));
+    ASSERT_TRUE(testing::LaunchSignals({.values = values.data(),
+                                        .signals = signals.data(),
+                                        .first = first,
+                                        .rounds = kRounds},
+                                       kBlocks, target())
+                    .ok());
+    std::vector<uint32_t> got = values.Back();
+    got.resize(kBlocks);
+    EXPECT_EQ(got, PassedOn(kBlocks, kRounds));
+    EXPECT_THAT(signals.Back(), Each(first + kBlocks));
+  }
+}
+
+TEST_F(AsyncDeathTest, SignalsThatDoNotCome) {
+  DeviceArray<uint32_t> values = OnDevice(std::vector<uint32_t>(8));
+  DeviceArray<uint32_t> signals = OnDevice(std::vector<uint32_t>(4));
+  EXPECT_DEATH((void)testing::LaunchSignals({.values = values.data(),
+                                             .signals = signals.data(),
+                                             .rounds = 4,
+                                             .silent_block = 2},
+                                            4, target()),
+               "lanes wait for ever: stage 1 is not signalled: 1 signals are "
+               "missing");
+}
+
 TEST_F(RingDeathTest, Phasers) {
   EXPECT_DEATH(Run({.full_arrivals = 1}),
                "lanes wait for ever: phaser at byte 3072, phase 0 lacks 1 of "

@@ -87,6 +87,10 @@ class CommandLine(unittest.TestCase):
         self.expect_error(2, "--op", "verify", "--op", "rope", "--model", "x",
                           "--text-file", "x")
 
+    def test_persistent_needs_a_gpu(self):
+        self.expect_error(2, "--persistent", "block", "--shape",
+                          "smollm2-135m", "--persistent", "--backend", "cpu")
+
     def test_tune_refuses_what_it_cannot_tune(self):
         self.expect_error(2, "--op", "tune", "--op", "nope")
         self.expect_error(2, "100 bytes", "tune", "--k", "100")

@@ -122,6 +122,12 @@ __device__ inline void Arrive(Phaser* phaser) {
                    async_internal::SharedAddress(phaser))
                : "memory");
 }
+__device__ inline void Arrive(Phaser* phaser, int count) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   async_internal::SharedAddress(phaser)),
+               "r"(count)
+               : "memory");
+}
 __device__ inline void ArriveExpecting(Phaser* phaser, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
                    async_internal::SharedAddress(phaser)),
@@ -196,6 +202,37 @@ __device__ inline void SendAsync(int64_t value, void* shared, int rank,
 __device__ inline void PublishToAsync() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+__device__ inline void PublishToAsyncEverywhere() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+__device__ inline void Signal(uint32_t* counter) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(
+                   __cvta_generic_to_global(counter))
+               : "memory");
+}
+__device__ inline uint32_t SignalAndCount(uint32_t* counter) {
+  uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(counter))
+               : "memory");
+  return before;
+}
+__device__ inline void AwaitSignals(const uint32_t* counter, uint32_t wanted,
+                                    int) {
+  // NOTE: some ten seconds: a signal that is lost becomes an error.
+  constexpr long long kPatience = 1LL << 34;
+  const long long begin = clock64();
+  for (;;) {
+    uint32_t count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+                 : "=r"(count)
+                 : "l"(__cvta_generic_to_global(counter))
+                 : "memory");
+    if (static_cast<int>(count - wanted) >= 0) return;
+    if (clock64() - begin > kPatience) __trap();
+  }
+}
 __device__ inline bool ElectOne() {
   uint32_t elected;
   asm volatile(
@@ -210,7 +247,7 @@ __device__ inline bool ElectOne() {
 #else
 __device__ inline void InitPhaser(Phaser*, int) { __trap(); }
 __device__ inline void PublishPhasers() { __trap(); }
-__device__ inline void Arrive(Phaser*) { __trap(); }
+__device__ inline void Arrive(Phaser*, int = 1) { __trap(); }
 __device__ inline void ArriveExpecting(Phaser*, int) { __trap(); }
 __device__ inline void ArriveWhenCopied(Phaser*) { __trap(); }
 __device__ inline void Await(Phaser*, uint32_t) { __trap(); }
@@ -222,6 +259,15 @@ __device__ inline void PrefetchTensorMap(const TensorMap*) { __trap(); }
 __device__ inline void CopyBulk(void*, const void*, int, Phaser*) { __trap(); }
 __device__ inline void SendAsync(int64_t, void*, int, Phaser*) { __trap(); }
 __device__ inline void PublishToAsync() { __trap(); }
+__device__ inline void PublishToAsyncEverywhere() { __trap(); }
+__device__ inline void Signal(uint32_t*) { __trap(); }
+__device__ inline uint32_t SignalAndCount(uint32_t*) {
+  __trap();
+  return 0;
+}
+__device__ inline void AwaitSignals(const uint32_t*, uint32_t, int) {
+  __trap();
+}
 __device__ inline bool ElectOne() { return threadIdx.x % 32 == 0; }
 #endif
 

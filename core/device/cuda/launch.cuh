@@ -18,9 +18,8 @@ inline constexpr int64_t kDefaultSharedBytes = 48 << 10;
 // Enqueues the kernel. Nothing is launched for zero blocks. Errors are
 // returned and not left behind in the runtime.
 template <class Args>
-Error Launch(void (*kernel)(Args), const LaunchShape& shape,
-             const LaunchTarget& target, const Args& args) {
-  if (shape.blocks == 0) return {};
+Error Enqueue(void (*kernel)(Args), const LaunchShape& shape,
+              const LaunchTarget& target, const Args& args) {
   const DeviceGuard guard(target.device);
   if (!guard.ok()) return guard.error();
 
@@ -31,7 +30,7 @@ Error Launch(void (*kernel)(Args), const LaunchShape& shape,
     if (!error.ok()) return error;
   }
 
-  cudaLaunchAttribute attributes[2];
+  cudaLaunchAttribute attributes[3];
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
@@ -49,6 +48,11 @@ Error Launch(void (*kernel)(Args), const LaunchShape& shape,
     cudaLaunchAttribute& overlap = attributes[config.numAttrs++];
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.together) {
+    cudaLaunchAttribute& together = attributes[config.numAttrs++];
+    together.id = cudaLaunchAttributeCooperative;
+    together.val.cooperative = 1;
   }
   return Taken(cudaLaunchKernelEx(&config, kernel, args));
 }

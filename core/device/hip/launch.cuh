@@ -30,9 +30,8 @@ Error LaunchKernel(const void* kernel, const LaunchShape& shape,
 // Enqueues the kernel. Nothing is launched for zero blocks. There is no
 // overlap: a kernel starts when its predecessor has ended.
 template <class Args>
-Error Launch(void (*kernel)(Args), const LaunchShape& shape,
-             const LaunchTarget& target, const Args& args) {
-  if (shape.blocks == 0) return {};
+Error Enqueue(void (*kernel)(Args), const LaunchShape& shape,
+              const LaunchTarget& target, const Args& args) {
   void* parameters[] = {const_cast<Args*>(&args)};
   return LaunchKernel(reinterpret_cast<const void*>(kernel), shape, target,
                       parameters);

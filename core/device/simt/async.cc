@@ -189,6 +189,25 @@ class PhaseEnd final : public Condition {
   uint32_t parity_;
 };
 
+class Signals final : public Condition {
+ public:
+  Signals(const uint32_t* counter, uint32_t wanted, int stage)
+      : counter_(counter), wanted_(wanted), stage_(stage) {}
+  bool Holds() const override {
+    return static_cast<int32_t>(*counter_ - wanted_) >= 0;
+  }
+  std::string Describe() const override {
+    return "stage " + std::to_string(stage_) +
+           " is not signalled: " + std::to_string(wanted_ - *counter_) +
+           " signals are missing";
+  }
+
+ private:
+  const uint32_t* counter_;
+  uint32_t wanted_;
+  int stage_;
+};
+
 // ---- Bulk copies ------------------------------------------------------------
 
 struct Piece {
@@ -312,6 +331,13 @@ void PrefetchBytes(const void* global, int bytes) {
   const auto* const from = static_cast<const volatile uint8_t*>(global);
   for (int i = 0; i < bytes; ++i) static_cast<void>(from[i]);
 }
+
+uint32_t Signal(uint32_t* counter) { return (*counter)++; }
+
+void AwaitSignals(const uint32_t* counter, uint32_t wanted, int stage) {
+  WaitFor(Signals(counter, wanted, stage));
+}
+
 void CopyBulk(void* shared, const void* global, int bytes, uint64_t* phaser) {
   if (bytes < 0 || bytes % static_cast<int>(kChunk) != 0) {
     Fail("a bulk copy of " + std::to_string(bytes) + " bytes");

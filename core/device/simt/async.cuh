@@ -42,7 +42,9 @@ inline void InitPhaser(Phaser* phaser, int arrivals) {
   simt::InitPhaser(&phaser->state, arrivals);
 }
 inline void PublishPhasers() { simt::PublishPhasers(); }
-inline void Arrive(Phaser* phaser) { simt::Arrive(&phaser->state); }
+inline void Arrive(Phaser* phaser, int count = 1) {
+  for (; count > 0; --count) simt::Arrive(&phaser->state);
+}
 inline void ArriveExpecting(Phaser* phaser, int bytes) {
   simt::Arrive(&phaser->state, bytes);
 }
@@ -64,6 +66,14 @@ inline void CopyBulk(void* shared, const void* global, int bytes,
 }
 
 inline void PublishToAsync() { simt::PublishToAsync(); }
+inline void PublishToAsyncEverywhere() { simt::PublishToAsync(); }
+inline void Signal(uint32_t* counter) { simt::Signal(counter); }
+inline uint32_t SignalAndCount(uint32_t* counter) {
+  return simt::Signal(counter);
+}
+inline void AwaitSignals(const uint32_t* counter, uint32_t wanted, int stage) {
+  simt::AwaitSignals(counter, wanted, stage);
+}
 inline bool ElectOne() { return simt::ElectOne(); }
 inline void SyncGroup(int barrier, int threads) {
   simt::SyncGroup(barrier, threads);

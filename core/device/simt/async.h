@@ -29,6 +29,9 @@ void InitPhaser(uint64_t* phaser, int arrivals);
 void PublishPhasers();
 void Arrive(uint64_t* phaser, int expected_bytes = 0);
 void ArriveWhenCopied(uint64_t* phaser);
+
+uint32_t Signal(uint32_t* counter);
+void AwaitSignals(const uint32_t* counter, uint32_t wanted, int stage);
 void Await(uint64_t* phaser, uint32_t parity);
 
 void CopyBulk(void* shared, const void* global, int bytes, uint64_t* phaser);

@@ -307,7 +307,9 @@ void Run(const Grid& grid, void (*kernel)(const void*), const void* args) {
   if (shape.blocks < 0 || shape.threads <= 0 || shape.threads > 1024 ||
       shape.blocks > gpu::MaxBlocks(shape.threads) ||
       shape.threads % grid.wave_size != 0 || shape.cluster_blocks < 1 ||
-      shape.cluster_blocks > 8 || shape.blocks % shape.cluster_blocks != 0 ||
+      shape.cluster_blocks > 8 ||
+      (shape.together && shape.cluster_blocks > 1) ||
+      shape.blocks % shape.cluster_blocks != 0 ||
       shape.shared_bytes > kMaxSharedBytes) {
     std::fprintf(stderr,
                  "host SIMT: a GPU cannot launch %lld blocks of %d threads and "
@@ -324,9 +326,10 @@ void Run(const Grid& grid, void (*kernel)(const void*), const void* args) {
   here.args = args;
   here.random.seed(seed == nullptr ? 1u
                                    : static_cast<unsigned>(std::atoi(seed)));
-  here.blocks.resize(static_cast<size_t>(shape.cluster_blocks));
+  const int64_t at_once = shape.together ? shape.blocks : shape.cluster_blocks;
+  here.blocks.resize(static_cast<size_t>(at_once));
   machine = &here;
-  for (int64_t block = 0; block < shape.blocks; block += shape.cluster_blocks) {
+  for (int64_t block = 0; block < shape.blocks; block += at_once) {
     RunCluster(block);
   }
   machine = nullptr;

@@ -11,9 +11,8 @@ namespace lamina::gpu {
 inline constexpr int64_t kGridBlocks = 64;
 
 template <class Args>
-Error Launch(void (*kernel)(Args), const LaunchShape& shape,
-             const LaunchTarget& target, const Args& args) {
-  if (shape.blocks == 0) return {};
+Error Enqueue(void (*kernel)(Args), const LaunchShape& shape,
+              const LaunchTarget& target, const Args& args) {
   struct Call {
     void (*kernel)(Args);
     Args args;
