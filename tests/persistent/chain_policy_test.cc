@@ -32,9 +32,13 @@ RingGemmArgs Recorded(RingTypes types, int rows, int cols, int k,
 TEST(ChainPolicyTest, KeepsWhatBitsDependOn) {
   for (const RingTypes types : {RingTypes::kF8, RingTypes::kBF16}) {
     for (const int rows : {1, 8, 16, 32}) {
-      for (const auto& [cols, k] :
-           {std::pair{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336},
-            {10240, 8192}, {57344, 8192}, {96, 512}}) {
+      for (const auto& [cols, k] : {std::pair{6144, 4096},
+                                    {4096, 4096},
+                                    {28672, 4096},
+                                    {4096, 14336},
+                                    {10240, 8192},
+                                    {57344, 8192},
+                                    {96, 512}}) {
         const RingGemmArgs args = Recorded(types, rows, cols, k);
         const auto split = SplitOf(args, kBlocks, kStageBytes);
         ASSERT_TRUE(split.has_value()) << cols << " x " << k;
