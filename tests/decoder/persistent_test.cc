@@ -20,6 +20,7 @@ namespace lamina {
 namespace {
 
 using ::lamina::testing::OnCpu;
+using ::lamina::testing::OnSimt;
 using ::testing::HasSubstr;
 
 struct Case {
@@ -28,6 +29,8 @@ struct Case {
   InputQuantization inputs = InputQuantization::kStatic;
   int64_t batch = 1;
   int64_t head_dim = 64;
+  int64_t kv_heads = 1;
+  int64_t group = 5;  // query heads of a KV head
   BlockFusion fusion = {};
 };
 
@@ -35,12 +38,12 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 ModelConfig ConfigOf(const Case& c) {
   ModelConfig config;
-  config.hidden_dim = 8 * c.head_dim;
+  config.hidden_dim = c.kv_heads * c.group * c.head_dim;
   config.num_layers = 2;
-  config.num_heads = 8;
-  config.num_kv_heads = 2;
+  config.num_heads = c.kv_heads * c.group;
+  config.num_kv_heads = c.kv_heads;
   config.head_dim = c.head_dim;
-  config.ffn_dim = 784;
+  config.ffn_dim = 272;
   config.vocab_size = 33;
   config.max_positions = 4096;
   config.epsilon = 1e-5f;
@@ -115,12 +118,15 @@ TEST_P(PersistentTest, HasTheBitsOfLaunches) {
     GTEST_SKIP() << "a chain is NVIDIA's";
   }
   Transformer model = ModelOf(c, stream.get());
-  // One split and some; the second step is recorded, the third replayed.
+  // One split and some. On a GPU the second step is recorded, the third
+  // replayed.
+  const int steps = OnSimt() ? 2 : 3;
   for (const int64_t length : {int64_t{3}, int64_t{300}}) {
+    if (OnSimt() && c.batch > 16 && length == 3) continue;
     const auto expected =
-        Decode(model, c, length, 3, /*persistent=*/false, stream.get());
+        Decode(model, c, length, steps, /*persistent=*/false, stream.get());
     const auto actual =
-        Decode(model, c, length, 3, /*persistent=*/true, stream.get());
+        Decode(model, c, length, steps, /*persistent=*/true, stream.get());
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(std::memcmp(expected[i].data(), actual[i].data(),
                             4 * expected[i].size()),
@@ -134,16 +140,18 @@ TEST_P(PersistentTest, HasTheBitsOfLaunches) {
 
 INSTANTIATE_TEST_SUITE_P(
     Chains, PersistentTest,
-    ::testing::Values(Case{.name = "fp8"},
-                      Case{.name = "fp8_batch", .batch = 5},
-                      Case{.name = "fp8_heads_of_128", .head_dim = 128},
-                      Case{.name = "fp8_fused", .fusion = {true, true}},
-                      Case{.name = "fp8_17_rows", .batch = 17, .head_dim = 128},
-                      Case{.name = "bf16_17_rows",
-                           .weights = DType::kBF16,
-                           .inputs = InputQuantization::kNone,
-                           .batch = 17,
-                           .head_dim = 128}),
+    ::testing::Values(
+        Case{.name = "fp8"},
+        Case{.name = "fp8_batch", .batch = 5, .kv_heads = 2, .group = 3},
+        Case{.name = "fp8_heads_of_128", .head_dim = 128, .group = 3},
+        Case{.name = "fp8_fused", .fusion = {true, true}},
+        Case{.name = "fp8_17_rows", .batch = 17, .head_dim = 128, .group = 3},
+        Case{.name = "bf16_17_rows",
+             .weights = DType::kBF16,
+             .inputs = InputQuantization::kNone,
+             .batch = 17,
+             .head_dim = 128,
+             .group = 3}),
     [](const auto& c) { return std::string(c.param.name); });
 
 TEST(PersistentChainTest, SaysWhatItDoesNotTake) {
