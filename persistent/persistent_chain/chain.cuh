@@ -321,7 +321,7 @@ class Chain {
     for (int row = gpu::ThreadIndex() / kVariant.dims; row < place.group_rows;
          row += 2 * kRowsAtOnce) {
       const int next = row + kRowsAtOnce;
-      float value[2];
+      float value[2] = {};
       value[0] = tensor::FoldedValue(args, place.token, head + row, column);
       if (next < place.group_rows) {
         value[1] = tensor::FoldedValue(args, place.token, head + next, column);
