@@ -163,7 +163,7 @@ class CutSearch {
     above_.weight += before.weight;
     if (bin_ < 0) {
       bin_ = bin;
-      if (within.count == 1) return One(within, cut);
+      if (within.count <= 1) return One(within, cut);
       Guess(largest, temperature);
       return false;
     }
@@ -173,8 +173,10 @@ class CutSearch {
     // NOTE: the outer bins also hold what was not guessed.
     if (bin != kBins - 1) low_ = low_ > first ? low_ : first;
     if (bin != 0) high_ = high_ < last ? high_ : last;
-    if (within.count == 1) return One(within, cut);
-    if (low_ == high_) {
+    if (within.count <= 1) return One(within, cut);
+    // NOTE: not just equal: ends whatever happens, if somebody writes to the
+    // row.
+    if (low_ >= high_) {
       // Equals: as many as the goal takes.
       const uint64_t each = within.weight / static_cast<uint64_t>(within.count);
       const uint64_t ties = by_count_
@@ -193,7 +195,7 @@ class CutSearch {
   }
 
  private:
-  // The goal is reached with the only token that is left.
+  // The goal is reached with the only token that is left, if any.
   LAMINA_HD bool One(const Tally& within, Cut& cut) const {
     cut = {.bin = bin_, .from = low_, .weight = above_.weight + within.weight};
     return true;
