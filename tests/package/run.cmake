@@ -69,8 +69,7 @@ elseif(STEP STREQUAL "one_component")
   endif()
 elseif(STEP STREQUAL "subdirectory")
   configure(subdirectory -DCONSUMER_MODE=subdirectory -DLAMINA_SOURCE=${SOURCE}
-    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
-    -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
   run(COMMAND ${CMAKE_COMMAND} --build "${WORK}/subdirectory" --target consumer)
   run(COMMAND "${WORK}/subdirectory/consumer" EXPECT "${answer}")
 elseif(STEP STREQUAL "unknown_gpu_backend")
