@@ -32,13 +32,15 @@ struct ChainArgs;
 // Taken are chains of, in any order and number, with bf16 activations,
 //
 //   SkinnyGemm        at least one; bf16 or FP8 (E4M3Fn) operands, all of the
-//                     same types and rows (8, 16 or 32 at most); any epilogue
-//                     but dynamic scales
+//                     same types and rows (8, 16 or 32 at most; bf16 by FP8
+//                     weights: 8), by the ring kernels; any epilogue but
+//                     dynamic scales
 //   RmsNorm, AddRmsNorm   rows of 257 to 8192 columns; y, or codes with a
 //                     static scale
 //   RopeAppend        rows that can be moved by octets
-//   DecodeAttention   head_dim 64 to 128, a bf16 cache; tokens of sequences of
-//                     their own
+//   DecodeAttention   head_dim up to 128, up to 64 with 8 rows only; up to 8
+//                     query heads a KV head; a bf16 cache; tokens of sequences
+//                     of their own
 //   Quantize, GatedActivation (SwiGLU)   y, or codes with a static scale
 //
 // on GPUs of compute capability 9.0. Each stage waits for all of the one before

@@ -22,21 +22,6 @@ enum class StageKind : uint8_t {
   kAttention,   // TensorAttentionArgs; LeanRowsArgs if it quantizes
   kRows,        // LeanRowsArgs
 };
-constexpr const char* Name(StageKind kind) {
-  switch (kind) {
-    case StageKind::kGemm:
-      return "SkinnyGemm";
-    case StageKind::kNorm:
-      return "RmsNorm";
-    case StageKind::kRopeAppend:
-      return "RopeAppend";
-    case StageKind::kAttention:
-      return "DecodeAttention";
-    case StageKind::kRows:
-      return "Quantize or GatedActivation";
-  }
-  return "invalid";
-}
 
 inline constexpr int kStageArgsBytes = 1008;
 // Where the arguments of a second operator are.

@@ -143,11 +143,8 @@ constexpr gemm_internal::RingGemmArgs GemmStage(
 }
 
 // Blocks that share the splits of a token's KV head: all blocks have some.
-struct ContextSplit {
-  int64_t slots = 1;
-};
-constexpr ContextSplit SplitOf(int64_t heads, int64_t max_splits, int blocks) {
-  return {std::clamp<int64_t>(blocks / heads, 1, max_splits)};
+constexpr int64_t ContextSlots(int64_t heads, int64_t max_splits, int blocks) {
+  return std::clamp<int64_t>(blocks / heads, 1, max_splits);
 }
 // Keys and values that a block asks for while it waits for the stage before.
 inline constexpr int kPrefetchRows = 512;

@@ -216,14 +216,14 @@ class Builder {
                     "are all it takes");
     }
     const int64_t heads = shape.blocks / args.slots.divisor;  // of all tokens
-    const ContextSplit split = SplitOf(heads, args.max_splits, blocks());
+    const int64_t slots = ContextSlots(heads, args.max_splits, blocks());
     args.cluster_blocks = 1;
     args.slice_shift = variant_.dims == 64 ? 6 : 7;
     args.stages = 1;
     args.run_ahead = false;
-    args.prefetch_rows = split.slots == args.max_splits ? kPrefetchRows : 0;
-    args.slots = MakeFastDivisor(split.slots);
-    if (split.slots > 1) {
+    args.prefetch_rows = slots == args.max_splits ? kPrefetchRows : 0;
+    args.slots = MakeFastDivisor(slots);
+    if (slots > 1) {
       const int64_t tokens = args.last_token - attention.first_token;
       arrivals_ = std::max(arrivals_, heads);
       partial_bytes_ = std::max(
@@ -237,11 +237,11 @@ class Builder {
                      {.dims = variant_.dims,
                       .rows = args.group_rows,
                       .run_ahead = false,
-                      .received_splits = split.slots == 1 ? args.max_splits : 0,
-                      .received_columns = split.slots == 1 ? variant_.dims : 0})
+                      .received_splits = slots == 1 ? args.max_splits : 0,
+                      .received_columns = slots == 1 ? variant_.dims : 0})
                      .bytes);
     attentions_.emplace_back(stages_.size(), args);
-    Append(StageKind::kAttention, args, heads * split.slots);
+    Append(StageKind::kAttention, args, heads * slots);
     return absl::OkStatus();
   }
   static int DimsOf(const TensorAttentionArgs& args) {

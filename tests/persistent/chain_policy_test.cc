@@ -106,10 +106,10 @@ TEST(ChainPolicyTest, Kernels) {
 
 TEST(ChainPolicyTest, SplitsOfContexts) {
   // A token of 8 KV heads; 8 of them; 32.
-  EXPECT_EQ(SplitOf(8, 8, kBlocks).slots, 8);
-  EXPECT_EQ(SplitOf(64, 8, kBlocks).slots, 2);
-  EXPECT_EQ(SplitOf(256, 8, kBlocks).slots, 1);
-  EXPECT_EQ(SplitOf(8, 1, kBlocks).slots, 1);
+  EXPECT_EQ(ContextSlots(8, 8, kBlocks), 8);
+  EXPECT_EQ(ContextSlots(64, 8, kBlocks), 2);
+  EXPECT_EQ(ContextSlots(256, 8, kBlocks), 1);
+  EXPECT_EQ(ContextSlots(8, 1, kBlocks), 1);
   EXPECT_EQ(RowBlocksLog2(2048), 0u);
   EXPECT_EQ(RowBlocksLog2(2049), 1u);
   EXPECT_EQ(RowBlocksLog2(14336), 3u);
